@@ -1,0 +1,77 @@
+"""`doctor`: every protection and capability of this machine, tried."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Sequence
+
+import click
+import trio
+
+from codex_multitool.cli import findings
+from codex_multitool.cli.findings import MISSING, OK, Finding
+from codex_multitool.cli.installation import installation
+from codex_multitool.cli.machine import machine
+from codex_multitool.launcher.main import start_zygote
+from codex_multitool.launcher.pool import LauncherError, Pool
+from codex_multitool.running.probe import refusal
+
+HELP = """\
+Try every protection and capability of this machine; one line each: its state (ok, weaker or
+missing), what was found, what follows from it, and how to mend it.
+
+Nothing is guessed from versions: processes are confined and do what they must not, an execve is
+held, judged and watched. Nothing is changed. The exit status is 0 if full protection holds, else 1.
+
+\b
+Examples:
+  codex-multitool doctor
+  codex-multitool doctor --json | jq '.findings[] | select(.state != "ok")'
+"""
+
+
+@click.command(help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def doctor(as_json: bool) -> None:
+    """Find out what holds here."""
+    # Before anything else: the zygote is forked from a process with one thread.
+    interception = _interception(start_zygote())
+    found = [*machine(), interception, *installation(interception.state == OK)]
+    if as_json:
+        text = json.dumps(findings.to_object(found), ensure_ascii=False, indent=2)
+        click.echo(os.fsencode(text))
+    else:
+        _print(found)
+    sys.exit(0 if findings.full(found) else 1)
+
+
+def _interception(zygote: socket.socket) -> Finding:
+    name = "kernel interception"
+    try:
+        refused = trio.run(_tried, zygote)
+    except LauncherError as error:
+        refused = str(error)
+    if refused is None:
+        return Finding(name, OK, "an exec was judged and watched")
+    follows = "only a patched shell's own execs are judged"
+    return Finding(name, MISSING, refused, follows, "see the lines about seccomp and ptrace")
+
+
+async def _tried(zygote: socket.socket) -> str | None:
+    async with trio.open_nursery() as nursery:
+        refused = await refusal(Pool(zygote, nursery), dict(os.environ))
+        nursery.cancel_scope.cancel()
+    return refused
+
+
+def _print(found: Sequence[Finding]) -> None:
+    width = max(len(finding.name) for finding in found)
+    for finding in found:
+        state = click.style(f"{finding.state:8}", fg=findings.colour(finding))
+        click.echo(state + findings.line(finding, width).encode(errors="replace").decode())
+    whole = findings.full(found)
+    told = "full protection holds" if whole else "protection is not full: see the lines above"
+    click.echo(told)

@@ -1,0 +1,174 @@
+"""`codex-multitool exec`: a command judged and confined as the server does it, in a terminal."""
+
+import logging
+import math
+import os
+import signal
+import sys
+
+import click
+
+from codex_multitool import roles
+from codex_multitool.cli.main import CANNOT_START
+
+HELP = """\
+Run CMD in the sandbox, every program it starts judged by your rules.
+
+Rules are the `.rules` files in $CODEX_HOME/rules (default ~/.codex/rules), and those of --rules:
+`allow` runs a program outside the sandbox, `prompt` asks you at the terminal, `forbidden`
+refuses it, and whatever no rule names runs inside. CMD has your stdin, stdout and stderr.
+
+A single word is a script for the shell; several are a program and its arguments.
+
+\b
+Examples:
+  codex-multitool exec -- git status
+  codex-multitool exec --sandbox workspace-write -- make test
+  codex-multitool exec --tree 'cd src && make; git fetch'     what ran, where, and by which rule
+  codex-multitool exec --rules ci.rules --timeout 600 -- ./build.sh
+  codex-multitool exec --learn new.rules -- ./release.sh      rules to allow what it ran: review!
+  codex-multitool exec --json-fd 3 -- make 3>result.json      the result apart from the output
+
+\b
+Questions are put at the terminal (/dev/tty):
+  y  once     s  for the same command during this run     n  no
+  a  always: writes an allow rule to $CODEX_HOME/rules/default.rules
+Without a terminal such a program is refused, and says how to allow it.
+
+Ctrl-C, Ctrl-\\ and Ctrl-Z reach CMD. What it leaves running in the background is ended with it.
+
+\b
+Exit status: that of CMD, or
+  128+n  CMD was ended by signal n     124  its time was up     125  it could not be started
+"""
+_MODES = ("read-only", "workspace-write", "danger-full-access")
+# Ignored by whoever started us (nohup(1), a background job): for the command to find the same.
+_HEREDITARY = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+
+
+def fail(text: str) -> int:
+    """Say why nothing was run; returns the exit status that says the same."""
+    click.echo(f"{roles.CLI} exec: {text}", err=True)
+    return CANNOT_START
+
+
+@click.command(
+    "exec",
+    help=HELP,
+    context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]},
+)
+@click.option(
+    "--rules", multiple=True, metavar="FILE", help="A rules file more. May be given again."
+)
+@click.option(
+    "-s",
+    "--sandbox",
+    "mode",
+    type=click.Choice(_MODES),
+    default="read-only",
+    show_default=True,
+    help="What CMD may write: nothing; DIR, /tmp and $TMPDIR; everything, with the network.",
+)
+@click.option("-C", "--cd", "directory", metavar="DIR", help="Run CMD in DIR.")
+@click.option(
+    "--intercept",
+    type=click.Choice(["auto", "kernel", "wrapper"]),
+    default="auto",
+    show_default=True,
+    help="How execs are seen. kernel: every one of the whole process tree, with any shell. "
+    "wrapper: those a patched shell does itself. auto: kernel where it works.",
+)
+@click.option(
+    "--shell",
+    envvar="CODEX_BASH_PATH",
+    metavar="PATH",
+    help="The shell that runs CMD.  [default: $CODEX_BASH_PATH; else the system's bash, in "
+    "wrapper mode the one that `make shells` built]",
+)
+@click.option("--tree", is_flag=True, help="Print on stderr, at the end, every exec and its fate.")
+@click.option("--json", is_flag=True, help="Print the result as the last line of stdout, as JSON.")
+@click.option(
+    "--json-fd",
+    type=click.IntRange(min=3),
+    metavar="N",
+    help="Print the result to descriptor N instead; CMD does not get it.",
+)
+@click.option(
+    "--learn",
+    metavar="FILE",
+    help="Write rules that would have allowed what ran; one rule per command line, for review.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="End CMD after that; the clock stands still while you are asked.",
+)
+@click.argument("words", nargs=-1, required=True, metavar="CMD...", type=click.UNPROCESSED)
+def exec_command(
+    rules: tuple[str, ...],
+    mode: str,
+    directory: str | None,
+    intercept: str,
+    shell: str | None,
+    tree: bool,
+    json: bool,
+    json_fd: int | None,
+    learn: str | None,
+    timeout: float | None,
+    words: tuple[str, ...],
+) -> None:
+    """Check what was asked for, fork the zygote, then load what runs it."""
+    from codex_multitool.launcher.main import start_zygote
+    from codex_multitool.running import shells
+
+    shells.open_standard_descriptors()
+    ignored = tuple(n for n in _HEREDITARY if signal.getsignal(n) is signal.SIG_IGN)
+    if signal.SIGINT not in ignored:
+        # Until the run listens to it, Ctrl-C ends the process without a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    shell = shell and os.path.abspath(shell)
+    if shell and (reason := shells.unusable(shell)):
+        sys.exit(fail(f"--shell {shell}: {reason}"))
+    result_fd = json_fd or (1 if json else None)
+    if json_fd is not None:
+        _own(json_fd)
+    try:
+        cwd = os.path.abspath(directory or ".")
+    except FileNotFoundError:
+        sys.exit(fail("the current directory was removed"))
+    zygote = start_zygote()
+    # From here on large imports: the zygote has none of it in its memory.
+    from codex_multitool.cli import exec_run
+    from codex_multitool.running.settings import Interception
+
+    logging.basicConfig(format=f"{roles.CLI} exec: %(levelname)s: %(message)s")
+    options = exec_run.Options(
+        words=words,
+        cwd=cwd,
+        mode=mode,
+        rules=rules,
+        interception=Interception(
+            mode=intercept,
+            shell=shell,
+            stock_shell=shells.stock_shell(),
+            patched_shell=shells.patched_shell(),
+            wrapper=roles.executable(roles.EXECVE_WRAPPER),
+        ),
+        timeout=math.inf if timeout is None else timeout,
+        tree=tree,
+        result_fd=result_fd,
+        learn=learn,
+        ignored=ignored,
+    )
+    try:
+        sys.exit(exec_run.run(options, zygote))
+    except exec_run.NotRunError as error:
+        sys.exit(fail(str(error)))
+
+
+def _own(descriptor: int) -> None:
+    try:
+        os.set_inheritable(descriptor, False)
+    except OSError as error:
+        sys.exit(fail(f"--json-fd {descriptor}: {error.strerror}"))

@@ -1,0 +1,187 @@
+"""`exec` from its options to its exit status: one command in the foreground, and what is told."""
+
+import json
+import os
+import shlex
+import socket
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+
+import trio
+
+from codex_multitool import roles
+from codex_multitool.cli import exec_tree, learn
+from codex_multitool.cli.exec_record import Record
+from codex_multitool.cli.foreground import TIMED_OUT, Foreground, Outcome, Task
+from codex_multitool.cli.terminal import Human
+from codex_multitool.config.errors import ConfigError
+from codex_multitool.config.home import codex_home
+from codex_multitool.escalation.decide import Judgement
+from codex_multitool.launcher.pool import LauncherError, Pool
+from codex_multitool.running.settings import Interception, StartError, load_rules, settings
+from codex_multitool.sandbox.enforce import SandboxError
+from codex_multitool.sandbox.policy import SandboxPolicy
+
+
+class NotRunError(Exception):
+    """The command was not run; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The command line of `exec`, checked. cwd: absolute. timeout: seconds, perhaps inf.
+
+    result_fd: where the JSON goes, if anywhere. ignored: signals that the command shall ignore.
+    """
+
+    words: tuple[str, ...]
+    cwd: str
+    mode: str
+    rules: tuple[str, ...]
+    interception: Interception
+    timeout: float
+    tree: bool
+    result_fd: int | None
+    learn: str | None
+    ignored: tuple[int, ...]
+
+
+def run(options: Options, zygote: socket.socket) -> int:
+    """Run the command; returns the exit status. Raises NotRunError."""
+    try:
+        judgement = Judgement(load_rules(options.rules))
+        rules_file = os.path.join(codex_home(os.environ), "rules", "default.rules")
+    except (StartError, ConfigError) as error:
+        raise NotRunError(str(error)) from None
+    if options.learn is not None:
+        _check_learned(options.learn)
+    human = Human(rules_file, colour=_colour(terminal=True))
+    record = Record(every=options.tree or options.learn is not None)
+    outcome = trio.run(_run, options, judgement, zygote, human, record)
+    _tell(options, outcome, record)
+    return TIMED_OUT if outcome.timed_out else exec_tree.exit_code(outcome.status)
+
+
+async def _run(
+    options: Options, judgement: Judgement, zygote: socket.socket, human: Human, record: Record
+) -> Outcome:
+    failure: Exception | None = None
+    outcome = Outcome()
+    # The launcher is listened to until its last process has ended: the nursery is for that.
+    async with trio.open_nursery() as listening:
+        pool = Pool(zygote, listening)
+        try:
+            found, notice = await settings(options.interception, judgement, pool)
+            if notice is not None:
+                record.note(notice)
+            task = Task(
+                words=_argv(found.shell, options.words),
+                cwd=options.cwd,
+                policy=SandboxPolicy(options.mode),
+                timeout=options.timeout,
+                ignored=options.ignored,
+            )
+            outcome = await Foreground(found, task, human, record).run(pool)
+        except (StartError, LauncherError, SandboxError, OSError) as error:
+            failure = error  # a nursery would wrap it in a group
+        listening.cancel_scope.cancel()
+    if failure is not None:
+        raise NotRunError(str(failure)) from None
+    return outcome
+
+
+def _argv(shell: str, words: tuple[str, ...]) -> tuple[str, ...]:
+    if len(words) == 1:
+        return (shell, "-c", words[0])
+    # By `exec`, so that its program is judged even where the shell has a builtin of that name.
+    return (shell, "-c", 'exec "$@"', shell, *words)
+
+
+def _tell(options: Options, outcome: Outcome, record: Record) -> None:
+    for line in record.notes:
+        _say(line)
+    if outcome.timed_out:
+        _say(f"ended after {options.timeout:g} seconds")
+    for pid, command in outcome.background:
+        _say(f"ended what was left running: {exec_tree.one_line(command)} ({pid})")
+    if options.tree:
+        colour = _colour(terminal=sys.stderr.isatty())
+        _write(2, exec_tree.rendered(record.execs, colour=colour))
+    if options.learn is not None:
+        _learn(options.learn, options.words, record)
+    if options.result_fd is not None:
+        text = json.dumps(_result(options, outcome, record), ensure_ascii=False)
+        # The command's last line may lack its end.
+        _write(options.result_fd, ("\n" if options.result_fd == 1 else "") + text + "\n")
+
+
+def _result(options: Options, outcome: Outcome, record: Record) -> dict[str, object]:
+    """With the names and values of the server's results."""
+    result: dict[str, object] = {
+        "exit_code": TIMED_OUT if outcome.timed_out else exec_tree.exit_code(outcome.status),
+        "signal": exec_tree.signal_name(outcome.status),
+        "timed_out": outcome.timed_out,
+        "duration": {
+            "secs": outcome.duration_ns // 1_000_000_000,
+            "nanos": outcome.duration_ns % 1_000_000_000,
+        },
+        "decisions": [
+            {
+                "program": exec_tree.printable(verdict.program),
+                "argv": [exec_tree.printable(word) for word in verdict.argv],
+                "decision": verdict.decision,
+                "reason": exec_tree.printable(verdict.reason),
+            }
+            for verdict in record.verdicts
+        ],
+        "background": [
+            {"pid": pid, "command": exec_tree.printable(command)}
+            for pid, command in outcome.background
+        ],
+        "notes": [exec_tree.printable(note) for note in record.notes],
+    }
+    if options.tree:
+        result["execs"] = exec_tree.to_objects(record.execs)
+    return result
+
+
+def _check_learned(path: str) -> None:
+    """Refuse to write over anything but what was learned before."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            ours = file.readline() in ("", learn.FIRST_LINE)
+    except FileNotFoundError:
+        ours = os.path.isdir(os.path.dirname(path) or ".")
+        if not ours:
+            raise NotRunError(f"--learn {path}: its folder does not exist") from None
+    except OSError as error:
+        raise NotRunError(f"--learn {path}: {error.strerror}") from None
+    if not ours:
+        raise NotRunError(f"--learn {path}: the file exists, and was not learned; name another")
+
+
+def _learn(path: str, words: tuple[str, ...], record: Record) -> None:
+    command = words[0] if len(words) == 1 else shlex.join(words)
+    # The first one is the shell we started.
+    text = learn.learned(record.execs[1:], command)
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        _say(f"--learn {path}: {error.strerror}")
+
+
+def _colour(*, terminal: bool) -> bool:
+    return terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _say(line: str) -> None:
+    _write(2, f"{roles.CLI} exec: {line}\n")
+
+
+def _write(descriptor: int, text: str) -> None:
+    data = text.encode(errors="backslashreplace")
+    with suppress(OSError):  # whoever read it has gone
+        while data:
+            data = data[os.write(descriptor, data) :]

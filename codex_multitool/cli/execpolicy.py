@@ -1,0 +1,237 @@
+"""`execpolicy`: what rules files say about commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from codex_multitool.execpolicy.rules import Policy
+
+_FLAGS = ("--pretty", "--resolve-host-executables", "-h", "--help")
+
+
+class _CommandLast(click.Command):
+    """Everything from the first word that is no option of ours belongs to the command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put `--` before the command, so that click leaves the command's options alone."""
+        at = 0
+        while at < len(args):
+            if args[at] in ("-r", "--rules"):
+                at += 2
+            elif args[at] in _FLAGS or args[at].startswith("--rules="):
+                at += 1
+            else:
+                break
+        if args[at : at + 1] != ["--"]:
+            args = [*args[:at], "--", *args[at:]]
+        return super().parse_args(ctx, args)
+
+
+@click.group()
+def execpolicy() -> None:
+    """Work with execution rules."""
+
+
+@execpolicy.command(cls=_CommandLast, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "-r",
+    "--rules",
+    "paths",
+    metavar="PATH",
+    multiple=True,
+    required=True,
+    help="A rules file; give the option once for each.",
+)
+@click.option("--pretty", is_flag=True, help="Print the JSON over several lines.")
+@click.option(
+    "--resolve-host-executables",
+    is_flag=True,
+    help="Let rules for a base name cover absolute paths, as host_executable() permits.",
+)
+@click.argument("command", metavar="COMMAND...", nargs=-1, required=True)
+def check(
+    paths: tuple[str, ...], pretty: bool, resolve_host_executables: bool, command: tuple[str, ...]
+) -> None:
+    """Print which rules cover COMMAND, and the strictest decision.
+
+    The exit status is 0 whatever the decision, 1 for rules that can't be used.
+    """
+    from codex_multitool.execpolicy.evaluate import matches, to_object
+
+    policy = _policy(paths)
+    matched = matches(
+        policy, command, resolve_host_executables=resolve_host_executables, cwd=_cwd()
+    )
+    text = json.dumps(
+        to_object(matched),
+        ensure_ascii=False,
+        indent=2 if pretty else None,
+        separators=(",", ": ") if pretty else (",", ":"),
+    )
+    # Bytes: words of a command need not be UTF-8.
+    click.echo(os.fsencode(text))
+
+
+_RULES = click.option(
+    "-r",
+    "--rules",
+    "paths",
+    metavar="PATH",
+    multiple=True,
+    help="A rules file; may be given again.  [default: those in $CODEX_HOME/rules]",
+)
+
+EXPLAIN_HELP = """\
+Show what would become of CMD: the file it runs, by which names it is judged, every rule that was
+considered and where it stands, and the decision.
+
+One word with blanks in it is a script: each command that stands in it is explained. What the
+script computes cannot be known before it runs. The exit status is 0 whatever the decision.
+
+\b
+Examples:
+  codex-multitool execpolicy explain -- git push
+  codex-multitool execpolicy explain 'make && git push origin main'
+  codex-multitool execpolicy explain --rules my.rules --sandbox workspace-write -- ./build.sh
+"""
+
+
+@execpolicy.command(
+    help=EXPLAIN_HELP,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "ignore_unknown_options": True,
+        "allow_interspersed_args": False,
+    },
+)
+@_RULES
+@click.option(
+    "--sandbox",
+    type=click.Choice(["read-only", "workspace-write", "danger-full-access"]),
+    default="read-only",
+    show_default=True,
+    help="What the sandbox may write, and so which programs no rule may let out of it.",
+)
+@click.option("--preserve-program-paths", is_flag=True, help="As the server's option.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, a command each.")
+@click.argument("command", metavar="CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
+def explain(
+    paths: tuple[str, ...],
+    sandbox: str,
+    preserve_program_paths: bool,
+    as_json: bool,
+    command: tuple[str, ...],
+) -> None:
+    """Show how a command is judged."""
+    from codex_multitool.cli import explain as explaining
+    from codex_multitool.escalation.decide import Judgement
+    from codex_multitool.sandbox.policy import SandboxPolicy, writable_roots
+
+    judgement = Judgement(_policy(paths or _users_files()), preserve_program_paths)
+    workdir = _cwd()
+    if workdir is None:
+        raise click.ClickException("the current folder was removed; go to another one")
+    # As the server has it; shared memory and terminals lie in /dev.
+    roots = ["/dev", *writable_roots(SandboxPolicy(sandbox), workdir, os.environ)]
+    writable = [os.path.realpath(root) for root in roots]
+    try:
+        commands = explaining.commands_of(command)
+    except explaining.ExplainError as error:
+        raise click.ClickException(str(error)) from None
+    found = [
+        explaining.explain(judgement, words, workdir=workdir, writable=writable)
+        for words in commands
+    ]
+    if as_json:
+        text = json.dumps([explaining.to_object(it) for it in found], ensure_ascii=False, indent=2)
+    else:
+        text = "\n\n".join(explaining.to_text(it) for it in found)
+    click.echo(os.fsencode(text))
+
+
+TEST_HELP = """\
+Check that the rules say what FILE expects. Each line is a decision, then a command; empty lines
+and lines that begin with # are left out:
+
+\b
+  forbidden  git push --force
+  prompt     git push origin main
+  allow      /usr/bin/make test
+  none       ls -l                     # no rule covers it
+
+The words are split as a shell would. Rules for a base name cover an absolute path as
+host_executable() permits. The exit status is 0 if all expectations hold, else 1.
+
+\b
+Examples:
+  codex-multitool execpolicy test --rules my.rules expectations.txt
+"""
+
+
+@execpolicy.command(help=TEST_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@_RULES
+@click.argument("file")
+def test(paths: tuple[str, ...], file: str) -> None:
+    """Hold the rules to a file of expectations."""
+    from codex_multitool.cli.expectations import ExpectationError, expectations, failure
+
+    try:
+        with open(file, encoding="utf-8") as opened:
+            expected = expectations(file, opened.read())
+    except OSError as error:
+        raise click.ClickException(f"{file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise click.ClickException(f"{file}: {error}") from error
+    except ExpectationError as error:
+        raise click.ClickException(str(error)) from error
+    policy = _policy(paths or _users_files())
+    failures = [told for it in expected if (told := failure(policy, it)) is not None]
+    for told in failures:
+        click.echo(told)
+    click.echo(f"{len(expected) - len(failures)} of {len(expected)} expectations hold")
+    if failures:
+        sys.exit(1)
+
+
+def _users_files() -> list[str]:
+    from codex_multitool.config.errors import ConfigError
+    from codex_multitool.config.home import codex_home
+    from codex_multitool.config.rules_files import rules_files
+
+    try:
+        return rules_files(codex_home(os.environ))
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _policy(paths: Sequence[str]) -> Policy:
+    """The policy of these files."""
+    from codex_multitool.config.rules_files import read_rules
+    from codex_multitool.execpolicy.parser import Source, parse
+    from codex_multitool.execpolicy.rules import RulesError
+
+    sources: list[Source] = []
+    for path in paths:
+        try:
+            sources.append(read_rules(path))
+        except OSError as error:
+            reason = f"failed to read policy at {path}: {error.strerror}"
+            raise click.ClickException(reason) from error
+        except RulesError as error:
+            raise click.ClickException(f"failed to read policy at {path}\n{error}") from error
+    try:
+        return parse(sources)
+    except RulesError as error:
+        raise click.ClickException(f"failed to parse policy at {error.path}\n{error}") from error
+
+
+def _cwd() -> str | None:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # it was removed; relative programs then lie nowhere
+        return None

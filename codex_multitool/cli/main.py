@@ -1,0 +1,136 @@
+"""Role: the human command line.
+
+Reads argv and execs; it confines and judges nothing itself. Each subcommand is imported only
+when it is named, so that none pays for another's imports.
+"""
+
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+from codex_multitool import __version__, roles
+
+# As env(1), timeout(1) and nohup(1) say that they, not the command, failed.
+CANNOT_START = 125
+
+ROLES = {
+    "mcp-server": (roles.MCP_SERVER, "Serve the `shell` tool to an MCP client over stdio."),
+    "mcp": (roles.MCP_SERVER, "The same as mcp-server."),
+    "execve-wrapper": (roles.EXECVE_WRAPPER, "Stand in for one exec of a patched shell."),
+    "linux-sandbox": (roles.LINUX_SANDBOX, "Confine one command with Landlock and seccomp."),
+}
+SUBCOMMANDS = {
+    "exec": "Run a command, judged and confined, in this terminal.",
+    "doctor": "Try what protection this machine gives.",
+    "debug": "Try a sandbox policy on a command.",
+    "sandbox": "The same as debug.",
+    "execpolicy": "Ask what the .rules say of a command.",
+    "mcp-config": "Show or write an MCP client's configuration.",
+}
+
+HELP = f"""\
+A shell for agents: every exec judged by your rules, every command confined by the kernel.
+
+\b
+Examples:
+  codex-multitool exec --tree -- make              every program judged, the tree of them shown
+  codex-multitool doctor                           what protection this machine gives
+  codex-multitool debug landlock -- touch here     read-only: refused by the kernel
+  codex-multitool debug landlock --full-auto -- make
+  codex-multitool execpolicy explain 'make && git push'
+  codex-multitool mcp-config codex --write         let Codex run its commands through it
+  codex-multitool mcp-server                       what an MCP client is to start
+
+\b
+The executable is several programs; the name it is started under decides:
+  {roles.MCP_SERVER}    as `{roles.CLI} mcp-server`
+  {roles.EXECVE_WRAPPER}     as `{roles.CLI} execve-wrapper`
+  {roles.LINUX_SANDBOX}      as `{roles.CLI} linux-sandbox`
+  any other name           this command line
+"""
+
+
+def exec_role(role: str, arguments: list[str]) -> NoReturn:
+    """Replace this process by the executable under the name `role`."""
+    path = roles.executable(role)
+    try:
+        os.execv(path, [path, *arguments])
+    except OSError as error:
+        click.echo(
+            f"{roles.CLI}: cannot start {path}: {error.strerror}; "
+            "the executable and its other names belong in one folder, as `make build` leaves them",
+            err=True,
+        )
+        sys.exit(CANNOT_START)
+
+
+class RoleCommand(click.Command):
+    """Hands everything behind its name to a role, options and `--` included."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        exec_role(ROLES[self.name or ""][0], args)
+
+
+class LazyGroup(click.Group):
+    """The roles and the subcommands; of the latter only the one named is imported."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*ROLES, *SUBCOMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        match cmd_name:
+            case "exec":
+                from codex_multitool.cli.exec import exec_command
+
+                return exec_command
+            case "debug" | "sandbox":
+                from codex_multitool.cli.debug import debug
+
+                return debug
+            case "doctor":
+                from codex_multitool.cli.doctor import doctor
+
+                return doctor
+            case "execpolicy":
+                from codex_multitool.cli.execpolicy import execpolicy
+
+                return execpolicy
+            case "mcp-config":
+                from codex_multitool.cli.mcp_config import mcp_config
+
+                return mcp_config
+            case name if name in ROLES:
+                return RoleCommand(name, help=ROLES[name][1], add_help_option=False)
+            case _:
+                return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in (*ROLES, *SUBCOMMANDS):
+            names = ", ".join(self.list_commands(ctx))
+            ctx.fail(f"No such command {args[0]!r}. The commands are {names}.")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Roles"):
+            formatter.write_dl([(name, text) for name, (_, text) in ROLES.items()])
+        with formatter.section("Commands"):
+            formatter.write_dl(list(SUBCOMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", message=f"{roles.CLI} %(version)s")
+def command_line() -> None:
+    """The root of all subcommands."""
+
+
+def main(argv: list[str]) -> int:
+    """Run the command line; argv[0] is the name it was started under. Returns the status."""
+    try:
+        command_line.main(args=argv[1:], prog_name=roles.CLI)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    return 0

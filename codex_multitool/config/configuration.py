@@ -1,0 +1,116 @@
+"""What the settings of all layers come to — pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar, cast
+
+from codex_multitool.config.settings import (
+    ENVIRONMENT,
+    FILTERS,
+    OURS,
+    VARIABLES,
+    WORKSPACE,
+    Statements,
+)
+from codex_multitool.config.shell_environment import EnvironmentPolicy
+from codex_multitool.sandbox.policy import SandboxPolicy
+
+READ_ONLY, WORKSPACE_WRITE = "read-only", "workspace-write"
+
+T = TypeVar("T")
+
+
+class Limits(NamedTuple):
+    """Most a command may use; None: no limit is stated. memory, file_size: bytes."""
+
+    memory: int | None = None
+    processes: int | None = None
+    cpu_seconds: int | None = None
+    file_size: int | None = None
+
+
+class Layer(NamedTuple):
+    """A source of settings. unread: why it is not in force."""
+
+    name: str
+    unread: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The configuration. None, in what is ours: not stated.
+
+    workspace_write: that policy with its settings, whether or not it is the mode.
+    stated: who has the last word on what.
+    layers: low to high. warnings: for the user to read.
+    """
+
+    sandbox_mode: str | None = None
+    workspace_write: SandboxPolicy = field(default_factory=lambda: SandboxPolicy(WORKSPACE_WRITE))
+    environment: EnvironmentPolicy = field(default_factory=EnvironmentPolicy)
+    intercept: str | None = None
+    shell: str | None = None
+    rules: tuple[str, ...] = ()
+    approval_timeout: float | None = None
+    dangerous_commands: str | None = None
+    keep_environment: tuple[str, ...] = ()
+    drop_environment: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    stated: Statements = field(default_factory=dict, compare=False, repr=False)
+    layers: tuple[Layer, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def policy(self, mode: str | None = None) -> SandboxPolicy:
+        """The sandbox of a mode; unless one is given, of the configured one, else read-only."""
+        mode = mode or self.sandbox_mode or READ_ONLY
+        return self.workspace_write if mode == WORKSPACE_WRITE else SandboxPolicy(mode)
+
+
+def configuration(
+    found: Statements, layers: Sequence[Layer] = (), warnings: Sequence[str] = ()
+) -> Config:
+    """The configuration that merged settings make."""
+
+    def get(default: T, *key: str) -> T:
+        # What the checks of the settings have let through has the type of the default.
+        return cast("T", found[key].value) if key in found else default
+
+    return Config(
+        sandbox_mode=get(None, "sandbox_mode"),
+        workspace_write=SandboxPolicy(
+            WORKSPACE_WRITE,
+            network_access=get(False, WORKSPACE, "network_access"),
+            writable_roots=get((), WORKSPACE, "writable_roots"),
+            exclude_tmpdir_env_var=get(False, WORKSPACE, "exclude_tmpdir_env_var"),
+            exclude_slash_tmp=get(False, WORKSPACE, "exclude_slash_tmp"),
+        ),
+        environment=EnvironmentPolicy(
+            inherit=get("core", ENVIRONMENT, "inherit"),
+            ignore_default_excludes=get(False, ENVIRONMENT, "ignore_default_excludes"),
+            exclude=(*get((), ENVIRONMENT, "exclude"), *_filters(found, "exclude")),
+            set={key[-1]: str(it.value) for key, it in found.items() if key[:-1] == VARIABLES},
+            include_only=(*get((), ENVIRONMENT, "include_only"), *_filters(found, "include")),
+        ),
+        intercept=get(None, OURS, "intercept"),
+        shell=get(None, OURS, "shell"),
+        rules=get((), OURS, "rules"),
+        approval_timeout=get(None, OURS, "approval_timeout"),
+        dangerous_commands=get(None, OURS, "dangerous_commands"),
+        keep_environment=get((), OURS, "keep_environment"),
+        drop_environment=get((), OURS, "drop_environment"),
+        limits=Limits(
+            memory=get(None, OURS, "max_memory"),
+            processes=get(None, OURS, "max_processes"),
+            cpu_seconds=get(None, OURS, "max_cpu_seconds"),
+            file_size=get(None, OURS, "max_file_size"),
+        ),
+        stated=found,
+        layers=tuple(layers),
+        warnings=tuple(warnings),
+    )
+
+
+def _filters(found: Statements, what: str) -> list[str]:
+    return [key[-1] for key, it in found.items() if key[:-1] == FILTERS and it.value == what]

@@ -1,0 +1,72 @@
+"""Which rules files there are, and one policy from all of them or none."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+
+from codex_multitool.config.errors import ConfigError
+from codex_multitool.config.utf8 import NotUTF8Error, decode
+from codex_multitool.execpolicy.parser import Source, parse
+from codex_multitool.execpolicy.rules import Location, Policy, RulesError
+
+_MAXIMUM_BYTES = 16 << 20
+
+
+def rules_files(home: str) -> list[str]:
+    """The paths `home`/rules/*.rules, sorted: regular files and links to them, no subfolders.
+
+    No such folder means no rules. Raises ConfigError, also for a link that leads nowhere:
+    the rules it was to bring in would be missing silently.
+    """
+    folder = os.path.join(home, "rules")
+    try:
+        with os.scandir(folder) as scan:
+            entries = [entry for entry in scan if os.path.splitext(entry.name)[1] == ".rules"]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ConfigError(f"failed to read rules files from {folder}: {error.strerror}") from error
+    found: list[str] = []
+    for entry in entries:
+        try:
+            if stat.S_ISREG(entry.stat().st_mode):
+                found.append(entry.path)
+        except OSError as error:
+            raise _unreadable(entry.path, error) from error
+    return sorted(found, key=os.fsencode)
+
+
+def read_rules(path: str) -> Source:
+    """The text of one rules file; raises OSError, or RulesError if it isn't UTF-8."""
+    with open(path, "rb") as rules:
+        content = rules.read(_MAXIMUM_BYTES + 1)
+    if len(content) > _MAXIMUM_BYTES:
+        raise RulesError(
+            None,
+            f"larger than {_MAXIMUM_BYTES >> 20} MiB",
+            "split it, or name a rules file",
+            path=path,
+        )
+    try:
+        return Source(path, decode(content))
+    except NotUTF8Error as error:
+        raise RulesError(
+            Location(path, error.line, error.column), str(error), "save the file as UTF-8"
+        ) from None
+
+
+def load_policy(paths: Iterable[str]) -> Policy:
+    """The policy of all files together; raises ConfigError or RulesError, naming the bad one."""
+    sources: list[Source] = []
+    for path in paths:
+        try:
+            sources.append(read_rules(path))
+        except OSError as error:
+            raise _unreadable(path, error) from error
+    return parse(sources)
+
+
+def _unreadable(path: str, error: OSError) -> ConfigError:
+    return ConfigError(f"failed to read rules file {path}: {error.strerror}")

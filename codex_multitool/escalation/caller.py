@@ -1,0 +1,116 @@
+"""LEAF: what a program inherits from the process that executes it, read from the kernel.
+
+An escalated program is started by the server, yet it must find its umask, limits, priority and
+signals as if its caller had executed it. The caller itself is never asked.
+"""
+
+import errno
+import os
+import resource
+import signal
+from dataclasses import dataclass
+
+# A process may change these for itself and could hold none back from its child: getrlimit(2).
+_LIMITS = tuple(
+    getattr(resource, name) for name in sorted(dir(resource)) if name.startswith("RLIMIT_")
+)
+# Every language runtime ignores these for itself, the wrapper's included.
+_RUNTIME = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """umask: int. nice: -20 to 19. limits: (kind, soft, hard) where they differ from ours.
+
+    blocked, ignored: signal numbers.
+    """
+
+    umask: int
+    nice: int
+    limits: tuple[tuple[int, int, int], ...]
+    blocked: tuple[int, ...]
+    ignored: tuple[int, ...]
+
+
+def inherited(pid: int, *, runtime_signals: bool = False) -> Inherited:
+    """What `pid`, alive and ours to look at, would pass on by execve(2).
+
+    runtime_signals: take SIGPIPE and SIGXFSZ as found; a wrapper's own runtime ignores them.
+    Raises OSError when the process has gone.
+    """
+    fields = _status(pid)
+    ignored = _signals(fields[b"SigIgn"])
+    if not runtime_signals:
+        ignored = tuple(number for number in ignored if number not in _RUNTIME)
+    return Inherited(
+        umask=int(fields[b"Umask"], 8),
+        nice=os.getpriority(os.PRIO_PROCESS, pid),
+        limits=_limits(pid),
+        blocked=_signals(fields[b"SigBlk"]),
+        ignored=ignored,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OwnShell:
+    """The shell of one call: its process id, 0 before it is known, and what it was started as."""
+
+    pid: int
+    argv: tuple[str, ...]
+
+    def includes(self, pid: int) -> bool:
+        """Whether `pid` is the shell, or came of it by forks alone: a subshell, a background job.
+
+        A fork that has not executed anything still shows its ancestor's command line and program.
+        """
+        if self.pid == 0:
+            return False
+        command_line = b"".join(os.fsencode(word) + b"\0" for word in self.argv)
+        try:
+            looks = _looks(self.pid)
+            if looks[1] != command_line:
+                return False  # the shell has become its last program
+            while pid not in (0, 1, self.pid):
+                if _looks(pid) != looks:
+                    return False
+                pid = parent(pid)
+        except OSError:
+            return False
+        return pid == self.pid
+
+
+def parent(pid: int) -> int:
+    """The parent of `pid`; 0 when it has gone."""
+    try:
+        return int(_status(pid)[b"PPid"])
+    except OSError:
+        return 0
+
+
+def _status(pid: int) -> dict[bytes, bytes]:
+    with open(f"/proc/{pid}/status", "rb") as file:
+        found = {name: value.strip() for name, _, value in (line.partition(b":") for line in file)}
+    if b"Umask" not in found:
+        # A zombie, or one that is about to be: proc_pid_status(5).
+        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+    return found
+
+
+def _looks(pid: int) -> tuple[str, bytes]:
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        return os.readlink(f"/proc/{pid}/exe"), file.read()
+
+
+def _signals(mask: bytes) -> tuple[int, ...]:
+    bits = int(mask, 16)
+    # 32 and 33 belong to the threads library and cannot be set: signal(7).
+    return tuple(n for n in range(1, 65) if bits >> (n - 1) & 1 and n not in (32, 33))
+
+
+def _limits(pid: int) -> tuple[tuple[int, int, int], ...]:
+    found = []
+    for kind in _LIMITS:
+        soft, hard = resource.prlimit(pid, kind)
+        if (soft, hard) != resource.getrlimit(kind):
+            found.append((kind, soft, hard))
+    return tuple(found)

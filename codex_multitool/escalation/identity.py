@@ -1,0 +1,151 @@
+"""By which names a program is judged, and whether an allow rule may trust them.
+
+Whatever the sandbox could write, replace, or make a path lead to, may forbid or ask, never allow.
+"""
+
+import os
+from collections.abc import Collection, Iterable, Sequence
+
+from codex_multitool.escalation.decide import ExecRequest
+from codex_multitool.escalation.git_arguments import git_arguments
+from codex_multitool.interception.program import Program
+from codex_multitool.interception.resolve import way
+from codex_multitool.interception.tracee import Loaded
+
+# What is found there depends on who looks, and when.
+_SHIFTING = "/proc"
+_MANY_IN_ONE = frozenset(("busybox", "toybox"))
+
+Command = tuple[str, ...]
+
+
+def exec_request(
+    program: Program,
+    asked: str,
+    argv: Command,
+    workdir: str,
+    writable: Collection[str],
+    *,
+    executed: Command,
+    interpreters: Sequence[Program] = (),
+    loaded: Loaded | None = None,
+) -> ExecRequest:
+    """The request for one exec.
+
+    asked: absolute path the caller used. executed: the arguments with which the kernel starts what
+    really runs: `program`, or the last of its interpreters. loaded: what the ELF loader loads.
+    """
+    path = program.path or asked
+    names, also = [path], list[Command]()
+    if asked != path:
+        if _leads(asked, path, writable):
+            names.append(asked)
+        else:
+            also.append((asked, *argv[1:]))
+    for interpreter in interpreters:
+        also += [(name, *executed[1:]) for name in _names(interpreter, workdir)]
+    if loaded is not None and loaded.program is not None:
+        also += [(name, *loaded.argv[1:]) for name in _names(loaded.program, workdir)]
+    commands = [(name, *argv[1:]) for name in names] + also
+    also += [meant for command in commands for meant in _meant(command, argv)]
+    reason = untrusted(program, writable) or _untrusted_interpreter(interpreters, workdir, writable)
+    return ExecRequest(tuple(names), argv, workdir, tuple(also), reason)
+
+
+def untrusted(program: Program, writable: Collection[str]) -> str | None:
+    """Why the sandbox could have written or replaced the program; None if it could not."""
+    if program.path is None:
+        what = "lives in memory only" if program.memfd else "has no path that leads to it"
+        return f"{program.asked} {what}"
+    if beneath(program.path, writable) or _mounted_beneath(program.path, writable):
+        return f"{program.path} lies where the sandbox can write"
+    return None
+
+
+def redirectable(path: str, writable: Collection[str]) -> bool:
+    """Whether the sandbox can write at `path`, absolute, or could make it lead elsewhere."""
+    try:
+        found, passed = way(path)
+    except OSError:
+        return True
+    return any(
+        beneath(place, (*writable, _SHIFTING)) or _mounted_beneath(place, writable)
+        for place in (found, *passed)
+    )
+
+
+def beneath(path: str, roots: Iterable[str]) -> bool:
+    """Whether `path`, absolute and normalised, is one of `roots` or lies under one."""
+    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
+
+
+def absolute(file: str, workdir: str) -> str:
+    """`file` as an absolute path, by its text alone."""
+    return os.path.normpath(os.path.join(workdir, file))
+
+
+def _names(program: Program, workdir: str) -> list[str]:
+    """The name it was asked by, and its canonical path."""
+    asked = absolute(program.asked, workdir)
+    return [asked] if program.path in (None, asked) else [asked, program.path]
+
+
+def _leads(asked: str, path: str, writable: Collection[str]) -> bool:
+    """Whether the name leads to the program, and nobody inside can change that."""
+    try:
+        return way(asked)[0] == path and not redirectable(asked, writable)
+    except OSError:
+        return False
+
+
+def _mounted_beneath(path: str, writable: Collection[str]) -> bool:
+    """Whether the path lies in a writable directory that is mounted there, too.
+
+    Landlock goes by the directory itself, under whatever path it is reached.
+    """
+    roots = set(filter(None, map(_identity, writable)))
+    while path != "/":
+        if _identity(path) in roots:
+            return True
+        path = os.path.dirname(path)
+    return _identity(path) in roots
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _untrusted_interpreter(
+    interpreters: Iterable[Program], workdir: str, writable: Collection[str]
+) -> str | None:
+    for interpreter in interpreters:
+        reason = untrusted(interpreter, writable)
+        # The kernel looks it up once more by its name.
+        if reason is None and redirectable(os.path.join(workdir, interpreter.asked), writable):
+            reason = f"the sandbox can exchange its interpreter {interpreter.asked}"
+        if reason is not None:
+            return reason
+    return None
+
+
+def _meant(command: Command, argv: Command) -> list[Command]:
+    """The same command in plain words, where a program of many tells by other means which it is.
+
+    git takes options before its subcommand, and may be called by a dashed name; what counts for
+    such programs is argv[0], whatever the file.
+    """
+    folder, _, name = command[0].rpartition("/")
+    words = command[1:]
+    called = argv[0].rpartition("/")[2] if argv else name
+    if name in _MANY_IN_ONE:
+        chosen = words if called == name else (called, *words)
+        return [(f"{folder}/{chosen[0]}", *chosen[1:])] if chosen else []
+    if name != "git" and not name.startswith("git-"):
+        return []
+    parsed = (git_arguments(each, words) for each in (name, called))
+    found = {(f"{folder}/git", git.subcommand, *git.words) for git in parsed if git is not None}
+    return [meant for meant in found if meant[1] and meant != command]

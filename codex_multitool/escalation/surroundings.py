@@ -1,0 +1,76 @@
+"""The environment in which an escalated program starts, and what of its caller's was refused."""
+
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+
+import trio
+
+from codex_multitool.escalation.environment import escalated_environment
+from codex_multitool.escalation.git_guards import git_guards, settings
+from codex_multitool.escalation.identity import redirectable
+
+_GIT_SECONDS = 10.0
+
+
+class Surroundings:
+    """Environments for escalated programs, on the ground of the server's own.
+
+    server: the server's environment. withheld: what of it commands never had, and escalated
+    programs have all the same. keep, drop: as of escalated_environment(). The user's git settings
+    are read when the first git needs them: outside any repository, so they are nobody else's.
+    """
+
+    def __init__(
+        self,
+        server: Mapping[str, str],
+        *,
+        withheld: Mapping[str, str] | None = None,
+        keep: Collection[str] = (),
+        drop: Collection[str] = (),
+    ) -> None:
+        self._server = server
+        self._withheld = withheld or {}
+        self._keep = keep
+        self._drop = drop
+        self._git: Sequence[tuple[str, str]] | None = None
+
+    async def environment(
+        self,
+        program: str,
+        argv: Sequence[str],
+        caller: Mapping[str, str],
+        writable: Collection[str],
+    ) -> tuple[dict[str, str], tuple[str, ...]]:
+        """The environment for `program`; and what was kept from it, each with its reason."""
+        escalated = escalated_environment(
+            self._server,
+            {**self._withheld, **caller},
+            writable=lambda path: redirectable(path, writable),
+            keep=self._keep,
+            drop=self._drop,
+        )
+        environment = escalated.environment
+        if git_guards(program, argv[1:], environment):
+            own = await self._own_git()
+            environment.update(git_guards(program, argv[1:], environment, own=own))
+        # What the caller never had, it did not lose.
+        lost = (
+            it for it in escalated.dropped if it.name in caller or it.name not in self._withheld
+        )
+        return environment, tuple(f"{it.name}: {it.reason}" for it in lost)
+
+    async def _own_git(self) -> Sequence[tuple[str, str]]:
+        if self._git is None:
+            listing = b""
+            with trio.move_on_after(_GIT_SECONDS):
+                done = await trio.run_process(
+                    ["git", "config", "--list", "--null"],
+                    cwd="/",
+                    env=dict(self._server),
+                    capture_stdout=True,
+                    stderr=subprocess.DEVNULL,
+                    check=False,
+                )
+                listing = done.stdout
+            self._git = settings(listing)
+        return self._git

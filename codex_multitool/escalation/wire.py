@@ -1,0 +1,221 @@
+"""What the exec wrapper and the server say to each other: frames, messages, environment names.
+
+A wrapper announces itself by one datagram that carries one end of a stream socket pair. On that
+stream each frame is a 32-bit little-endian length and that much JSON; descriptors ride on the
+first byte of a frame. The order is request, response, and after `Escalate` descriptors and result.
+
+Strings are paths and arguments as `os.fsdecode` gives them: JSON carries the surrogate escapes, so
+any bytes survive between two ends of this codec, and UTF-8 keeps the shape other peers know.
+Nothing here does I/O. Whatever a peer sends is decoded to one of the types below or a WireError.
+"""
+
+import json
+import struct
+
+SOCKET_VARIABLE = "CODEX_ESCALATE_SOCKET"
+WRAPPER_VARIABLE = "EXEC_WRAPPER"
+OLDER_WRAPPER_VARIABLE = "BASH_EXEC_WRAPPER"
+PRIVATE_VARIABLES = frozenset({SOCKET_VARIABLE, WRAPPER_VARIABLE, OLDER_WRAPPER_VARIABLE})
+
+HANDSHAKE = b"\0"
+HEADER = struct.Struct("<I")
+# Linux caps argv and envp at 6 MiB together (execve(2)); JSON escapes can double the usual case.
+MAX_FRAME = 16 * 1024 * 1024
+MAX_DESCRIPTORS = 253  # SCM_MAX_FD: what one message can carry, unix(7)
+# The member by which two ends of this codec know each other; any other peer ignores it.
+EXTENSION = "codex_multitool"
+EXTENSION_VERSION = 1
+
+
+class WireError(Exception):
+    """The peer sent something this protocol does not allow; the text says what."""
+
+
+class EscalateRequest:
+    """One exec that the shell is about to do.
+
+    file: str, as the caller names it, perhaps relative to workdir. argv: list[str], argv[0]
+    included, perhaps empty. workdir: str, absolute. env: dict[str, str].
+    extended: the peer sends every descriptor, relays signals and understands `signal` in a result.
+    """
+
+    __slots__ = ("argv", "env", "extended", "file", "workdir")
+
+    def __init__(
+        self, file: str, argv: list[str], workdir: str, env: dict[str, str], extended: bool
+    ) -> None:
+        self.file = file
+        self.argv = argv
+        self.workdir = workdir
+        self.env = env
+        self.extended = extended
+
+
+class EscalateResponse:
+    """The answer: action is "Run", "Escalate" or "Deny"; reason goes with Deny only."""
+
+    __slots__ = ("action", "extended", "reason")
+
+    def __init__(self, action: str, reason: str | None = None, extended: bool = False) -> None:
+        self.action = action
+        self.reason = reason
+        self.extended = extended
+
+
+class SuperExecResult:
+    """How the escalated program ended: its exit code, or 128 + signal and the signal."""
+
+    __slots__ = ("exit_code", "signal")
+
+    def __init__(self, exit_code: int, signal: int | None = None) -> None:
+        self.exit_code = exit_code
+        self.signal = signal
+
+
+def frame(message: dict[str, object]) -> bytes:
+    """A message as it goes over the stream: length, then compact JSON."""
+    payload = json.dumps(message, separators=(",", ":")).encode("ascii")
+    if len(payload) > MAX_FRAME:
+        raise WireError(f"message too large: {len(payload)} bytes, at most {MAX_FRAME}")
+    return HEADER.pack(len(payload)) + payload
+
+
+def payload_length(header: bytes) -> int:
+    """The length a frame header announces; WireError when it is more than MAX_FRAME."""
+    (length,) = HEADER.unpack(header)
+    if length > MAX_FRAME:
+        raise WireError(f"frame of {length} bytes announced, at most {MAX_FRAME} are taken")
+    return int(length)
+
+
+def encode_request(request: EscalateRequest) -> dict[str, object]:
+    """The message of a request."""
+    message: dict[str, object] = {
+        "file": request.file,
+        "argv": request.argv,
+        "workdir": request.workdir,
+        "env": request.env,
+    }
+    if request.extended:
+        message[EXTENSION] = EXTENSION_VERSION
+    return message
+
+
+def decode_request(payload: bytes) -> EscalateRequest:
+    """A request from a frame's payload."""
+    message = _object(payload, "EscalateRequest")
+    workdir = _string(message, "workdir")
+    if not workdir.startswith("/"):
+        raise WireError("EscalateRequest: workdir is not an absolute path")
+    file = _string(message, "file")
+    if not file:
+        raise WireError("EscalateRequest: file is empty")
+    argv = message.get("argv")
+    if not isinstance(argv, list) or not all(isinstance(word, str) for word in argv):
+        raise WireError("EscalateRequest: argv is not a list of strings")
+    if not argv:
+        raise WireError("EscalateRequest: argv is empty")
+    env = message.get("env")
+    if not isinstance(env, dict) or not all(isinstance(value, str) for value in env.values()):
+        raise WireError("EscalateRequest: env is not a map of strings")
+    if any("=" in name or not name for name in env):
+        raise WireError("EscalateRequest: env has a name that is empty or holds '='")
+    for text in (file, workdir, *argv, *env, *env.values()):
+        if "\0" in text:
+            raise WireError("EscalateRequest: a string holds a NUL")
+        try:
+            text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raise WireError("EscalateRequest: a string is not what bytes decode to") from None
+    return EscalateRequest(file, argv, workdir, env, EXTENSION in message)
+
+
+def encode_response(response: EscalateResponse) -> dict[str, object]:
+    """The message of a response."""
+    action: object = response.action
+    if response.action == "Deny":
+        action = {"Deny": {"reason": response.reason}}
+    message: dict[str, object] = {"action": action}
+    if response.extended:
+        message[EXTENSION] = EXTENSION_VERSION
+    return message
+
+
+def decode_response(payload: bytes) -> EscalateResponse:
+    """A response from a frame's payload."""
+    message = _object(payload, "EscalateResponse")
+    action = message.get("action")
+    if action in ("Run", "Escalate"):
+        return EscalateResponse(str(action), extended=EXTENSION in message)
+    if isinstance(action, dict) and isinstance(action.get("Deny"), dict):
+        reason = action["Deny"].get("reason")
+        if reason is None or isinstance(reason, str):
+            return EscalateResponse("Deny", reason)
+    raise WireError("EscalateResponse: action is none of Run, Escalate, Deny")
+
+
+def encode_descriptors(numbers: list[int]) -> dict[str, object]:
+    """The message that goes along with the caller's descriptors, in the same order."""
+    return {"fds": numbers}
+
+
+def decode_descriptors(payload: bytes, received: int) -> list[int]:
+    """The numbers the received descriptors shall have in the escalated program."""
+    numbers = _object(payload, "SuperExecMessage").get("fds")
+    if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
+        raise WireError("SuperExecMessage: fds is not a list of integers")
+    if len(numbers) != received:
+        raise WireError(
+            "mismatched number of fds in SuperExecMessage: "
+            f"{len(numbers)} in the message, {received} from the control message"
+        )
+    if len(set(numbers)) != len(numbers) or not all(0 <= number < 1 << 20 for number in numbers):
+        raise WireError("SuperExecMessage: fds holds a number twice or one out of range")
+    return numbers
+
+
+def encode_result(result: SuperExecResult) -> dict[str, object]:
+    """The message that ends an escalation."""
+    message: dict[str, object] = {"exit_code": result.exit_code}
+    if result.signal is not None:
+        message["signal"] = result.signal
+    return message
+
+
+def decode_result(payload: bytes) -> SuperExecResult:
+    """A result from a frame's payload."""
+    message = _object(payload, "SuperExecResult")
+    code, signal = message.get("exit_code"), message.get("signal")
+    if type(code) is not int or not (signal is None or type(signal) is int):
+        raise WireError("SuperExecResult: exit_code or signal is not an integer")
+    return SuperExecResult(code, signal)
+
+
+def encode_signal(number: int) -> dict[str, object]:
+    """A signal the stand-in got, for the escalated program (extension)."""
+    return {"signal": number}
+
+
+def decode_signal(payload: bytes) -> int:
+    """A relayed signal, 1 to 64 (signal(7))."""
+    number = _object(payload, "signal").get("signal")
+    if type(number) is not int or not 1 <= number <= 64:
+        raise WireError("signal: not a signal number")
+    return number
+
+
+def _object(payload: bytes, what: str) -> dict[str, object]:
+    try:
+        message = json.loads(payload)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"{what}: not JSON ({type(error).__name__})") from None
+    if not isinstance(message, dict):
+        raise WireError(f"{what}: not an object")
+    return message
+
+
+def _string(message: dict[str, object], member: str) -> str:
+    value = message.get(member)
+    if not isinstance(value, str):
+        raise WireError(f"{member} is not a string")
+    return value

@@ -1,0 +1,148 @@
+"""Runs the Starlark engine in a forked child, whose death is an answer like any other.
+
+A few thousand nested brackets overflow the engine's stack, a huge `split` can't be
+cancelled, a refused allocation aborts the process. None of that may end the server.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import astuple
+from typing import NoReturn
+
+from codex_multitool.execpolicy.engine import Call, Evaluation, Failure, evaluate
+
+MEMORY_BYTES = 512 << 20
+# After its own deadline the child is given this long to say where the time went.
+_GRACE_SECONDS = 1.0
+
+
+def evaluate_all(texts: Sequence[str], *, seconds: float) -> list[Evaluation]:
+    """Evaluate each text by itself; the list ends with the first that fails.
+
+    texts: encodable as UTF-8. seconds: for all of them together.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _be_child(texts, writer, seconds)
+    os.close(writer)
+    try:
+        lines, expired = _collect(reader, len(texts), time.monotonic() + seconds + _GRACE_SECONDS)
+    except BaseException:
+        _end(child, kill=True)
+        raise
+    finally:
+        os.close(reader)
+    status = _end(child, kill=expired)
+    evaluations = [_decode(line) for line in lines]
+    failed = bool(evaluations) and evaluations[-1].failure is not None
+    if len(evaluations) < len(texts) and not failed:
+        message = _too_slow(seconds) if expired else _death(status)
+        evaluations.append(Evaluation((), Failure(message)))
+    return evaluations
+
+
+def _collect(reader: int, count: int, deadline: float) -> tuple[list[bytes], bool]:
+    """The child's complete lines, and whether the deadline cut them short."""
+    received = bytearray()
+    poll = select.poll()
+    poll.register(reader, select.POLLIN)
+    complete = 0
+    while complete < count:
+        left = deadline - time.monotonic()
+        if left <= 0 or not poll.poll(left * 1000):
+            break
+        chunk = os.read(reader, 1 << 16)
+        if not chunk:
+            return bytes(received).split(b"\n")[:-1], False
+        received += chunk
+        complete += chunk.count(b"\n")
+    return bytes(received).split(b"\n")[:-1], complete < count
+
+
+def _end(child: int, *, kill: bool) -> int | None:
+    """The child's exit code, negative for a signal; None where SIGCHLD is ignored."""
+    if kill:
+        os.kill(child, signal.SIGKILL)
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    except ChildProcessError:
+        return None
+
+
+def _decode(line: bytes) -> Evaluation:
+    calls, failure = json.loads(line)
+    return Evaluation(
+        tuple(Call(*call) for call in calls), None if failure is None else Failure(*failure)
+    )
+
+
+def _too_slow(seconds: float) -> str:
+    return f"evaluation takes longer than {seconds:g} s"
+
+
+def _death(status: int | None) -> str:
+    if status in (-signal.SIGSEGV, -signal.SIGBUS):
+        return "the text is nested too deeply for the Starlark engine"
+    if status == -signal.SIGABRT:
+        return f"evaluation needs more than {MEMORY_BYTES >> 20} MiB of memory"
+    return f"the Starlark engine ended unexpectedly (status {status})"
+
+
+def _be_child(texts: Sequence[str], writer: int, seconds: float) -> NoReturn:
+    """Evaluate, report, and exit without running anything the parent set up for its exit."""
+    deadline = time.monotonic() + seconds
+    try:
+        _leave_parent(seconds)
+        for text in texts:
+            evaluation = evaluate(
+                text, lambda: _too_slow(seconds) if time.monotonic() > deadline else None
+            )
+            _write(writer, json.dumps(astuple(evaluation)).encode() + b"\n")
+            if evaluation.failure is not None:
+                break
+        os._exit(0)
+    finally:
+        os._exit(os.EX_SOFTWARE)
+
+
+def _leave_parent(seconds: float) -> None:
+    """Give up what a fork inherits (signal handlers, stderr) and accept limits."""
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT):
+        signal.signal(number, signal.SIG_DFL)
+    # A panicking engine prints its backtrace.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_DATA, _data_bytes() + MEMORY_BYTES)
+    # Ends a child whose parent was killed.
+    _limit(resource.RLIMIT_CPU, int(seconds + _GRACE_SECONDS) + 1)
+
+
+def _limit(what: int, most: int) -> None:
+    hard = resource.getrlimit(what)[1]
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    resource.setrlimit(what, (most, most))
+
+
+def _data_bytes() -> int:
+    """What counts towards RLIMIT_DATA already: a fork starts with all of its parent's (proc(5))."""
+    try:
+        with open("/proc/self/statm") as statm:
+            return int(statm.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+def _write(writer: int, message: bytes) -> None:
+    rest = memoryview(message)
+    while rest:
+        rest = rest[os.write(writer, rest) :]

@@ -1,0 +1,146 @@
+"""LEAF: the descriptors a caller's program would inherit, taken over by us.
+
+pidfd_getfd(2) gives the very same open files, sockets included, where ptrace would be allowed and
+no outer seccomp filter (Docker's default profile) refuses it. Elsewhere a stand-in hands them over
+itself, or files, pipes and terminals are opened anew: with an offset of their own, and no sockets.
+"""
+
+import os
+import socket
+from dataclasses import dataclass
+from errno import EPERM
+
+from codex_multitool.interception.kernel import KernelError, pidfd_getfd, pidfd_open
+
+_PIDFD_THREAD = os.O_EXCL  # Linux 6.9
+_MOST = 1024
+_HIGHEST = 1 << 16
+_ONE_MESSAGE = 16  # "NUMBER\n"
+_KEPT = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_DSYNC | os.O_DIRECT
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """pairs: (our descriptor, close-on-exec; its number there). missing: numbers not to be had."""
+
+    pairs: tuple[tuple[int, int], ...]
+    missing: tuple[int, ...]
+
+    def close(self) -> None:
+        """Close ours."""
+        for ours, _ in self.pairs:
+            os.close(ours)
+
+
+def inheritable(tid: int) -> dict[int, int]:
+    """The descriptors of the thread that are not close-on-exec, with their open(2) flags.
+
+    Raises OSError if the thread has gone or may not be looked at.
+    """
+    found = {}
+    for name in sorted(map(int, os.listdir(f"/proc/{tid}/fd")))[:_MOST]:
+        try:
+            flags = _information(tid, name)[0]
+        except FileNotFoundError:
+            continue  # closed by another thread
+        if not flags & os.O_CLOEXEC:
+            found[name] = flags
+    return found
+
+
+def available(tid: int) -> bool:
+    """Whether pidfd_getfd works on this thread; if not, let its stand-in hand over."""
+    taken = take(tid, {0: 0}, reopen=False)
+    taken.close()
+    return not taken.missing
+
+
+def take(tid: int, numbers: dict[int, int], *, reopen: bool) -> Taken:
+    """Take the descriptors `numbers` (see `inheritable`) of a blocked thread.
+
+    reopen: open anew what pidfd_getfd refuses.
+    """
+    pairs, missing = [], []
+    pidfd = _pidfd(tid)
+    try:
+        for number, flags in numbers.items():
+            ours = _same(pidfd, number)
+            if ours is None and reopen:
+                ours = _anew(tid, number, flags)
+            if ours is None:
+                missing.append(number)
+            else:
+                pairs.append((ours, number))
+    finally:
+        if pidfd is not None:
+            os.close(pidfd)
+    return Taken(tuple(pairs), tuple(missing))
+
+
+def receive(channel: socket.socket) -> tuple[int, int] | None:
+    """One descriptor a stand-in hands over: (ours, its number there); None: no more come.
+
+    The sender is not trusted: OSError EPERM for anything but one number with one descriptor.
+    """
+    text, fds, _, _ = socket.recv_fds(channel, 1, 4)
+    while text and not text.endswith(b"\n") and len(text) < _ONE_MESSAGE:
+        more, extra, _, _ = socket.recv_fds(channel, 1, 4)
+        fds += extra
+        if not more:
+            break
+        text += more
+    number = text[:-1]
+    if len(fds) == 1 and number.isdigit() and int(number) < _HIGHEST:
+        return fds[0], int(number)
+    for fd in fds:
+        os.close(fd)
+    if text:
+        raise OSError(EPERM, "not a descriptor with its number")
+    return None
+
+
+def _pidfd(tid: int) -> int | None:
+    for flags in (0, _PIDFD_THREAD):
+        try:
+            return pidfd_open(tid, flags)
+        except KernelError:
+            continue  # a thread that is not a leader, on an older kernel; or no pidfd at all
+    return None
+
+
+def _same(pidfd: int | None, number: int) -> int | None:
+    if pidfd is None:
+        return None
+    try:
+        return pidfd_getfd(pidfd, number)
+    except KernelError:
+        return None
+
+
+def _anew(tid: int, number: int, flags: int) -> int | None:
+    """Not blocking: a pipe without its other end, a leased file would; fifo(7), fcntl(2)."""
+    wanted = flags & _KEPT
+    try:
+        position = _information(tid, number)[1]
+        fd = os.open(
+            f"/proc/{tid}/fd/{number}", wanted | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        )
+    except OSError:
+        return None
+    os.set_blocking(fd, not wanted & os.O_NONBLOCK)
+    try:
+        os.lseek(fd, position, os.SEEK_SET)
+    except OSError:
+        pass  # no position: a pipe, a terminal
+    return fd
+
+
+def _information(tid: int, number: int) -> tuple[int, int]:
+    """Flags and position, proc_pid_fdinfo(5)."""
+    fd = os.open(f"/proc/{tid}/fdinfo/{number}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        words = os.read(fd, 4096).split()
+    finally:
+        os.close(fd)
+    fields = dict(zip(words[::2], words[1::2], strict=False))
+    return int(fields[b"flags:"], 8), int(fields[b"pos:"])

@@ -1,0 +1,137 @@
+"""LEAF: let an exec happen, and see at its exec stop that it was the judged one.
+
+After CONTINUE the kernel reads path and arguments again, and others may have changed them. At
+PTRACE_EVENT_EXEC the new program stands in memory nobody else has, and not one instruction of it
+has run: what is there then is what runs, or it is killed.
+
+Everything is a generator that yields when there is nothing to do but wait (for SIGCHLD, or a
+moment) and returns its outcome. One thread drives them all, see `hold`. Closing one early kills.
+"""
+
+import enum
+import os
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from codex_multitool.interception.hold import Ended, Hold, Refused, Stop, Stopped, seize
+from codex_multitool.interception.listener import Listener, Notification
+
+T = TypeVar("T")
+Steps = Generator[None, Notification | None, T]
+
+
+class Resumed(enum.Enum):
+    """How a resumed exec ended."""
+
+    EXECUTED = "the expected program runs"
+    KILLED = "it was not the expected program"
+    RETURNED = "the kernel refused the exec; the caller runs on with its errno"
+    GONE = "the caller died, or was interrupted and may ask again"
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The program judged. argv: as the new program will find it."""
+
+    device: int
+    inode: int
+    argv: tuple[str, ...]
+
+
+def resume_checked(
+    listener: Listener, notification: Notification, tgid: int, expected: Expected
+) -> Steps[Resumed | Refused]:
+    """Answer with CONTINUE and watch the exec.
+
+    After Refused, and only then, the caller still waits for an answer.
+    """
+    hold = yield from take_hold(notification.tid, tgid)
+    if isinstance(hold, Refused):
+        return hold if listener.valid(notification) else Resumed.GONE
+    with killing(hold):
+        # If the exec fails, the interrupt stops the caller before its next instruction. A wait
+        # that is not killable would be broken off by it.
+        if listener.killable:
+            hold.interrupt()
+        answered = listener.resume(notification)
+        if not (answered and listener.killable):
+            hold.interrupt()
+        return (yield from watch(hold, expected))
+
+
+def watch(hold: Hold, expected: Expected) -> Steps[Resumed]:
+    """See a held, interrupted thread through its exec, and let go of it."""
+    event = yield from next_event(hold)
+    if isinstance(event, Ended):
+        return Resumed.GONE
+    if event.stop is not Stop.EXECUTED:
+        let_go = yield from release(hold, event.signal)
+        return Resumed.RETURNED if let_go else Resumed.GONE
+    if as_expected(hold.tid, expected):
+        return Resumed.EXECUTED if (yield from release(hold)) else Resumed.GONE
+    yield from destroy(hold)
+    return Resumed.KILLED
+
+
+def take_hold(tid: int, tgid: int) -> Steps[Hold | Refused]:
+    """Seize a thread, after any other thread of its process has been let go."""
+    while (hold := seize(tid, tgid)) is None:
+        yield
+    return hold
+
+
+def next_event(hold: Hold) -> Steps[Stopped | Ended]:
+    """The next thing that happens to a held thread."""
+    while (event := hold.poll()) is None:
+        yield
+    return event
+
+
+def release(hold: Hold, number: int = 0) -> Steps[bool]:
+    """Let a stopped thread go; False if it has been killed instead."""
+    if hold.release(number):
+        return True
+    yield from _until_ended(hold)
+    return False
+
+
+def destroy(hold: Hold) -> Steps[None]:
+    """Kill a held process; returns when its parent has been told."""
+    hold.kill()
+    yield from _until_ended(hold)
+
+
+def _until_ended(hold: Hold) -> Steps[None]:
+    while not isinstance((yield from next_event(hold)), Ended):
+        pass
+
+
+def as_expected(tid: int, expected: Expected) -> bool:
+    """Whether the thread, at its exec stop, is about to run `expected`; False if it cannot be seen.
+
+    Arguments have no NUL inside, so their joined form in /proc says it all.
+    """
+    wanted = b"".join(os.fsencode(word) + b"\0" for word in expected.argv)
+    try:
+        program = os.stat(f"/proc/{tid}/exe")
+        if (program.st_dev, program.st_ino) != (expected.device, expected.inode):
+            return False
+        with open(f"/proc/{tid}/cmdline", "rb") as file:
+            return file.read(len(wanted) + 1) == wanted
+    except OSError:
+        return False
+
+
+class killing:  # noqa: N801 — used as a statement
+    """Kill the held process if its steps are left by an exception or abandoned."""
+
+    def __init__(self, hold: Hold) -> None:
+        self._hold = hold
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._hold.abandon()

@@ -1,0 +1,117 @@
+"""LEAF: system calls Python lacks, through ctypes: one function per call, no opinions.
+
+Success is judged by the return value; errno is read only after a failure.
+"""
+
+import ctypes
+import os
+
+PTRACE_CONT = 7
+PTRACE_DETACH = 17
+PTRACE_SETOPTIONS = 0x4200
+PTRACE_GETEVENTMSG = 0x4201
+PTRACE_GETREGSET = 0x4204
+PTRACE_SETREGSET = 0x4205
+PTRACE_SEIZE = 0x4206
+PTRACE_INTERRUPT = 0x4207
+
+PTRACE_O_TRACEEXEC = 1 << 4
+PTRACE_O_EXITKILL = 1 << 20
+PTRACE_EVENT_EXEC = 4
+PTRACE_EVENT_STOP = 128
+
+RESOLVE_NO_MAGICLINKS = 0x02
+RESOLVE_IN_ROOT = 0x10
+
+PROC_SUPER_MAGIC = 0x9FA0
+
+# The unified numbers: the same on every architecture.
+_PIDFD_OPEN = 434
+_OPENAT2 = 437
+_PIDFD_GETFD = 438
+
+_NT_PRSTATUS = 1
+_MOST_REGISTERS = 1024
+_STATFS_SIZE = 256  # more than struct statfs anywhere; f_type is its first word
+
+
+class KernelError(Exception):
+    """A system call failed."""
+
+    def __init__(self, call: str, errno: int) -> None:
+        super().__init__(f"{call}: {os.strerror(errno)}")
+        self.call = call
+        self.errno = errno
+
+
+class _Iovec(ctypes.Structure):
+    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_syscall = _libc.syscall
+_syscall.restype = ctypes.c_long
+_ptrace = _libc.ptrace
+_ptrace.restype = ctypes.c_long
+_ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+
+
+def system_call(name: str, number: int, *arguments: object) -> int:
+    """syscall(2); integers are passed as long, so none is cut to 32 bits."""
+    words = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]
+    result = int(_syscall(ctypes.c_long(number), *words))
+    if result < 0:
+        raise KernelError(name, ctypes.get_errno())
+    return result
+
+
+def ptrace(request: int, tid: int, address: object = None, data: object = None) -> None:
+    """ptrace(2), the requests that answer only success or failure."""
+    if _ptrace(request, tid, address, data) < 0:
+        raise KernelError("ptrace", ctypes.get_errno())
+
+
+def ptrace_event_message(tid: int) -> int:
+    """PTRACE_GETEVENTMSG."""
+    message = ctypes.c_ulong()
+    ptrace(PTRACE_GETEVENTMSG, tid, None, ctypes.addressof(message))
+    return message.value
+
+
+def ptrace_registers(tid: int) -> bytes:
+    """PTRACE_GETREGSET of NT_PRSTATUS."""
+    buffer = ctypes.create_string_buffer(_MOST_REGISTERS)
+    vector = _Iovec(ctypes.addressof(buffer), len(buffer))
+    ptrace(PTRACE_GETREGSET, tid, _NT_PRSTATUS, ctypes.addressof(vector))
+    return buffer.raw[: vector.length]
+
+
+def ptrace_set_registers(tid: int, registers: bytes) -> None:
+    """PTRACE_SETREGSET of NT_PRSTATUS."""
+    buffer = ctypes.create_string_buffer(registers, len(registers))
+    vector = _Iovec(ctypes.addressof(buffer), len(buffer))
+    ptrace(PTRACE_SETREGSET, tid, _NT_PRSTATUS, ctypes.addressof(vector))
+
+
+def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
+    """openat2(2)."""
+    how = (ctypes.c_uint64 * 3)(flags, 0, resolve)
+    return system_call("openat2", _OPENAT2, directory, os.fsencode(path), how, ctypes.sizeof(how))
+
+
+def filesystem_type(fd: int) -> int:
+    """fstatfs(2), f_type."""
+    buffer = ctypes.create_string_buffer(_STATFS_SIZE)
+    if _libc.fstatfs(fd, buffer) < 0:
+        raise KernelError("fstatfs", ctypes.get_errno())
+    return ctypes.c_long.from_buffer(buffer).value
+
+
+def pidfd_open(pid: int, flags: int) -> int:
+    """pidfd_open(2)."""
+    return system_call("pidfd_open", _PIDFD_OPEN, pid, flags)
+
+
+def pidfd_getfd(pidfd: int, number: int) -> int:
+    """pidfd_getfd(2): our own descriptor (close-on-exec) for what is `number` there."""
+    return system_call("pidfd_getfd", _PIDFD_GETFD, pidfd, number, 0)

@@ -1,0 +1,186 @@
+"""LEAF: what a file opened for execution is, from its first bytes: an ELF program, a script, the
+ELF loader. Read like the kernel does (fs/binfmt_script.c, fs/binfmt_elf.c); decides nothing.
+"""
+
+import enum
+import os
+import struct
+from dataclasses import dataclass
+from stat import S_ISREG
+
+HEAD_SIZE = 256  # BINPRM_BUF_SIZE, include/uapi/linux/binfmts.h
+
+_ELF_MAGIC = b"\x7fELF"
+_ELF_HEADER = struct.Struct("=16sHHIQQQIHHHHHH")
+_ELF_SEGMENT = struct.Struct("=IIQQQQQQ")  # Elf64_Phdr, elf(5)
+_ELF_ENTRY = struct.Struct("=qQ")  # Elf64_Dyn
+_ET_DYN = 3
+_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
+_DT_NULL, _DT_STRTAB, _DT_SONAME = 0, 5, 14
+_MOST_SEGMENTS = 64
+_MOST_ENTRIES = 256
+_NAME_SIZE = 64
+_LOADER_NAMES = ("ld-", "ld.so", "ld64.so", "libc.musl-", "libc.so")  # glibc's and musl's
+
+
+class Kind(enum.Enum):
+    """What the kernel would take the file for."""
+
+    ELF = "elf"
+    LOADER = "loader"  # an ELF program that loads another one, ld.so(8)
+    SCRIPT = "script"
+    UNREADABLE = "unreadable"  # executable but not readable by us
+    OTHER = "other"  # ENOEXEC, unless binfmt_misc knows it
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """An opened program; close `fd` once.
+
+    asked: the name it was reached by. path: its canonical path in our own view, None if no path
+    leads to it there: a memfd, a deleted file, a foreign mount. fd: O_PATH. identity: device,
+    inode, size, mtime and ctime in nanoseconds. interpreter: of a script, its path and argument.
+    """
+
+    asked: str
+    path: str | None
+    fd: int
+    identity: tuple[int, int, int, int, int]
+    mode: int
+    owner: int
+    memfd: bool
+    deleted: bool
+    kind: Kind
+    interpreter: tuple[str, str | None] | None
+
+    @property
+    def regular(self) -> bool:
+        """A regular file that anybody may execute: what is not gives EACCES."""
+        return S_ISREG(self.mode) and bool(self.mode & 0o111)
+
+    def unchanged(self) -> bool:
+        """Whether the file still has the content it had when it was opened."""
+        return identity(os.fstat(self.fd)) == self.identity
+
+
+def examine(asked: str, fd: int) -> Program:
+    """What the O_PATH descriptor `fd`, ours from now on, is."""
+    try:
+        status = os.fstat(fd)
+        link = os.readlink(f"/proc/self/fd/{fd}")
+        kind, interpreter = Kind.OTHER, None
+        if S_ISREG(status.st_mode):
+            kind, interpreter = _content(fd)
+        return Program(
+            asked=asked,
+            path=link if _leads_to(link, status) else None,
+            fd=fd,
+            identity=identity(status),
+            mode=status.st_mode,
+            owner=status.st_uid,
+            memfd=status.st_nlink == 0 and link.startswith("/memfd:"),
+            deleted=status.st_nlink == 0,
+            kind=kind,
+            interpreter=interpreter,
+        )
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def identity(status: os.stat_result) -> tuple[int, int, int, int, int]:
+    """What tells a file, and its content, from another: see Program."""
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _leads_to(path: str, status: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), status)
+    except OSError:
+        return False
+
+
+def _content(fd: int) -> tuple[Kind, tuple[str, str | None] | None]:
+    try:
+        # O_NONBLOCK: a lease on the file would hold us up, fcntl(2) F_SETLEASE.
+        file = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return Kind.UNREADABLE, None
+    try:
+        head = os.pread(file, HEAD_SIZE, 0)
+        if head.startswith(b"#!"):
+            interpreter = script_interpreter(head)
+            return (Kind.SCRIPT, interpreter) if interpreter else (Kind.OTHER, None)
+        if head.startswith(_ELF_MAGIC):
+            return (Kind.LOADER if is_loader(file, head) else Kind.ELF), None
+        return Kind.OTHER, None
+    except OSError:
+        return Kind.UNREADABLE, None
+    finally:
+        os.close(file)
+
+
+def script_interpreter(head: bytes) -> tuple[str, str | None] | None:
+    """The interpreter and its argument, from a script's first HEAD_SIZE bytes; None: ENOEXEC."""
+    head = head.ljust(HEAD_SIZE, b"\0")
+    text = head[2:].split(b"\0", 1)[0]
+    line, newline, _ = text.partition(b"\n")
+    if not newline:
+        # Cut off: only a name that surely ends before the cut may be taken for whole.
+        line = head[2 : HEAD_SIZE - 1]
+        name = head[2:HEAD_SIZE].lstrip(b" \t")
+        if not name or not any(end in name for end in (b" ", b"\t", b"\0")):
+            return None
+    line = line.strip(b" \t")
+    name = line.split(b"\0", 1)[0].replace(b"\t", b" ").partition(b" ")[0]
+    if not name:
+        return None
+    rest = line[len(name) :]
+    argument = rest.strip(b" \t").split(b"\0", 1)[0] if rest[:1] in (b" ", b"\t") else b""
+    return os.fsdecode(name), os.fsdecode(argument) or None
+
+
+def is_loader(file: int, head: bytes) -> bool:
+    """Whether an ELF file is the loader: without PT_INTERP, and by its DT_SONAME."""
+    try:
+        fields = _ELF_HEADER.unpack_from(head)
+        kind, table, size, count = fields[1], fields[5], fields[9], fields[10]
+        if kind != _ET_DYN or size != _ELF_SEGMENT.size or count > _MOST_SEGMENTS:
+            return False
+        if _PT_INTERP in _kinds(head[table:]):
+            return False  # the ordinary case, without another read
+        raw = os.pread(file, size * count, table)
+        segments = [_ELF_SEGMENT.unpack_from(raw, size * n) for n in range(count)]
+        if any(segment[0] == _PT_INTERP for segment in segments):
+            return False
+        return _soname(file, segments).startswith(_LOADER_NAMES)
+    except (struct.error, OSError, OverflowError):
+        return False
+
+
+def _kinds(table: bytes) -> list[int]:
+    whole = len(table) - len(table) % _ELF_SEGMENT.size
+    return [segment[0] for segment in _ELF_SEGMENT.iter_unpack(table[:whole])]
+
+
+def _soname(file: int, segments: list[tuple[int, ...]]) -> str:
+    for kind, _, offset, _, _, size, _, _ in segments:
+        if kind == _PT_DYNAMIC:
+            raw = os.pread(file, min(size, _MOST_ENTRIES * _ELF_ENTRY.size), offset)
+            break
+    else:
+        return ""
+    entries: dict[int, int] = {}
+    for at in range(0, len(raw) - _ELF_ENTRY.size + 1, _ELF_ENTRY.size):
+        tag, value = _ELF_ENTRY.unpack_from(raw, at)
+        if tag == _DT_NULL:
+            break
+        entries[tag] = value
+    if _DT_SONAME not in entries or _DT_STRTAB not in entries:
+        return ""
+    strings = entries[_DT_STRTAB]
+    for kind, _, offset, address, _, size, _, _ in segments:
+        if kind == _PT_LOAD and address <= strings < address + size:
+            name = os.pread(file, _NAME_SIZE, strings - address + offset + entries[_DT_SONAME])
+            return os.fsdecode(name.split(b"\0", 1)[0])
+    return ""

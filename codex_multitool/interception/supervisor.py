@@ -1,0 +1,333 @@
+"""One command's execs in kernel mode: notification, snapshot, verdict, answer.
+
+All of it happens in the event loop's thread, the only one that may use ptrace here. What takes
+time — a question, an escalated program, a caller slow to stop — goes on in a task of its own, and
+other execs do not wait for it. If this ends, every exec still to come fails with ENOSYS.
+"""
+
+import errno
+import os
+import signal
+import time
+from collections import deque
+from dataclasses import replace
+from typing import TypeVar
+
+import trio
+
+from codex_multitool.escalation.context import Context, Verdict, settle
+from codex_multitool.escalation.decide import (
+    Deny,
+    Escalate,
+    ExecRequest,
+    Run,
+    decide,
+    leaves_untrusted,
+    unfixed,
+)
+from codex_multitool.escalation.decide import Verdict as Decided
+from codex_multitool.escalation.identity import exec_request
+from codex_multitool.interception.escalate import asked_path, escalate
+from codex_multitool.interception.exec_stop import Expected, Resumed, Steps, resume_checked
+from codex_multitool.interception.hold import Refused
+from codex_multitool.interception.kernel import KernelError
+from codex_multitool.interception.listener import Absent, Listener, Notification
+from codex_multitool.interception.program import Kind, Program
+from codex_multitool.interception.redirect import Turned, end, redirect
+from codex_multitool.interception.sealed import sealed
+from codex_multitool.interception.stand_in import UnavailableError, denial
+from codex_multitool.interception.tracee import (
+    AT_EXECVE_CHECK,
+    ExecSnapshot,
+    Gone,
+    Unreadable,
+    read_exec,
+)
+
+_DENIED_STATUS = 1
+# A caller stops, or executes, within some hundred microseconds: waiting for that costs less than
+# doing something else meanwhile. One that takes longer is waited for in a task of its own.
+_AT_ONCE_SECONDS = 0.003
+_PATIENT_TURNS = 20
+_PAUSE_SECONDS = 0.0005
+_CHILD = frozenset({signal.SIGCHLD})  # tells a tracer of a stop: ptrace(2)
+_MAX_KNOWN = 4096
+
+Outcome = Resumed | Turned | Refused
+T = TypeVar("T")
+
+
+class Supervisor:
+    """Judges every exec under one listener, which it owns.
+
+    confined: whether the tree is in a sandbox; outside one, an exec that cannot be watched (its
+    process is being debugged, say) is let through.
+    """
+
+    def __init__(self, context: Context, listener: Listener, *, confined: bool) -> None:
+        self._context = context
+        self._listener = listener
+        self._confined = confined
+        self._started = False  # the first exec is the launcher's own, of the shell
+        # By process, one exec is answered at a time (see `hold`); those of other threads wait.
+        self._waiting: dict[int, deque[Notification]] = {}
+        # By thread, the exec that a redirection makes it do.
+        self._redirected: dict[int, Notification | None] = {}
+        self._harmless: set[ExecRequest] = set()  # what `decide` was seen to let run as it is
+        self.watched = 0  # execs seen through to their exec stop
+
+    async def serve(self) -> None:
+        """Judge until no process is left under the filter, or until cancelled.
+
+        Meanwhile SIGCHLD is blocked in this thread, to be able to wait for it.
+        """
+        _block_child_signal(self)
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                while True:
+                    await trio.lowlevel.wait_readable(self._listener.fd)
+                    found = self._listener.receive()
+                    if found is Absent.ENDED:
+                        break
+                    if isinstance(found, Notification):
+                        self._notified(found)
+        finally:
+            self._listener.close()
+            _unblock_child_signal(self)
+
+    def _notified(self, notification: Notification) -> None:
+        if notification.tid in self._redirected:
+            self._redirected[notification.tid] = notification
+        elif not self._started:
+            self._started = True
+            self._listener.resume(notification)
+        else:
+            self._read(notification)
+
+    def _read(self, notification: Notification) -> None:
+        snapshot = read_exec(self._listener, notification)
+        if isinstance(snapshot, Gone):
+            return
+        if isinstance(snapshot, Unreadable):
+            reason = f"this exec could not be read: {os.strerror(snapshot.errno)}"
+            self._context.record(Verdict("?", (), "deny", reason))
+            self._listener.fail(notification, errno.EACCES)
+        elif snapshot.tgid in self._waiting:
+            snapshot.close()
+            self._waiting[snapshot.tgid].append(notification)
+        elif snapshot.errno is not None:
+            snapshot.close()
+            self._listener.fail(notification, snapshot.errno)
+        else:
+            self._waiting[snapshot.tgid] = deque()
+            self._judge(notification, snapshot)
+
+    def _judge(self, notification: Notification, snapshot: ExecSnapshot) -> None:
+        request = request_of(snapshot, self._context)
+        verdict = self._decide(request)
+        if snapshot.flags & AT_EXECVE_CHECK:
+            self._check_only(notification, snapshot, verdict)
+            return
+        if isinstance(verdict, Run) and _executed(snapshot).kind is Kind.UNREADABLE:
+            # What such a program is could not be seen at its exec stop either.
+            verdict = Deny(f"{snapshot.file} cannot be read, so it cannot be judged")
+        if verdict != Run():
+            self._nursery.start_soon(self._answer, notification, snapshot, request, verdict)
+            return
+        if self._context.trace is not None:
+            self._context.trace(snapshot.tgid, request, verdict, Run())
+        steps = self._resume(notification, snapshot)
+        outcome = _advance(steps)
+        if outcome is None:
+            self._nursery.start_soon(self._see_through, notification, snapshot, steps)
+        else:
+            self._finish(notification, snapshot, outcome)
+
+    def _decide(self, request: ExecRequest) -> Decided:
+        if request in self._harmless:
+            return Run()
+        verdict = decide(self._context.judgement, request)
+        if verdict == Run():
+            if len(self._harmless) >= _MAX_KNOWN:
+                self._harmless.clear()
+            self._harmless.add(request)
+        return verdict
+
+    def _check_only(
+        self, notification: Notification, snapshot: ExecSnapshot, verdict: Decided
+    ) -> None:
+        """Answer an execveat(2) that only asks whether it might: nothing runs by it."""
+        if isinstance(verdict, Deny):
+            self._listener.fail(notification, errno.EACCES)
+        else:
+            self._listener.resume(notification)
+        self._finish(notification, snapshot, Resumed.RETURNED)
+
+    async def _answer(
+        self,
+        notification: Notification,
+        snapshot: ExecSnapshot,
+        request: ExecRequest,
+        verdict: Decided,
+    ) -> None:
+        if leaves_untrusted(request, verdict):
+            assert snapshot.program is not None, "what is judged has a program"
+            try:
+                snapshot = replace(snapshot, program=sealed(snapshot.program))
+            except OSError as error:
+                verdict = unfixed(request, error)
+        program = snapshot.program
+        settled = await settle(
+            self._context,
+            request,
+            verdict,
+            of_own_shell=lambda shell: shell.includes(snapshot.tgid),
+            unchanged=lambda: program is not None and program.unchanged(),
+        )
+        if self._context.trace is not None:
+            self._context.trace(snapshot.tgid, request, verdict, settled)
+        match settled:
+            case Run():
+                steps = self._resume(notification, snapshot)
+                await self._see_through(notification, snapshot, steps)
+            case Deny(reason=reason):
+                await self._deny(notification, snapshot, reason)
+            case Escalate():
+                called = replace(snapshot, argv=settled.called(snapshot.argv))
+                await self._escalate(notification, called)
+
+    def _resume(self, notification: Notification, snapshot: ExecSnapshot) -> Steps[Outcome]:
+        return resume_checked(self._listener, notification, snapshot.tgid, expected(snapshot))
+
+    async def _see_through(
+        self, notification: Notification, snapshot: ExecSnapshot, steps: Steps[Outcome]
+    ) -> None:
+        self._finish(notification, snapshot, await self._drive(steps, notification.tid))
+
+    async def _deny(self, notification: Notification, snapshot: ExecSnapshot, reason: str) -> None:
+        text = f"Execution denied: {reason}"
+        steps: Steps[Outcome]
+        try:
+            told = denial(self._listener, notification, snapshot.tgid, text, _DENIED_STATUS)
+            steps = redirect(self._listener, notification, snapshot, told)
+        except (UnavailableError, KernelError, OSError):
+            # No sh to say it in: the status alone, then; the result has the reason.
+            steps = end(self._listener, notification, snapshot.tgid, _DENIED_STATUS)
+        outcome = await self._drive_redirection(steps, notification.tid)
+        if isinstance(outcome, Refused):
+            self._listener.fail(notification, errno.EACCES)
+        self._finish(notification, snapshot, Turned.DONE)
+
+    async def _escalate(self, notification: Notification, snapshot: ExecSnapshot) -> None:
+        await escalate(
+            self._context, self._listener, notification, snapshot, self._drive_redirection
+        )
+        self._finish(notification, snapshot, Turned.DONE)
+
+    async def _drive_redirection(self, steps: Steps[T], tid: int) -> T:
+        self._redirected[tid] = None
+        try:
+            return await self._drive(steps, tid)
+        finally:
+            del self._redirected[tid]
+
+    async def _drive(self, steps: Steps[T], tid: int) -> T:
+        turns = 0
+        try:
+            while True:
+                second = self._redirected.get(tid)
+                if second is not None:
+                    self._redirected[tid] = None
+                try:
+                    steps.send(second if turns else None)
+                except StopIteration as stop:
+                    outcome: T = stop.value
+                    return outcome
+                turns += 1
+                if turns < _PATIENT_TURNS:
+                    await trio.lowlevel.checkpoint()
+                else:
+                    await trio.sleep(_PAUSE_SECONDS)
+        finally:
+            steps.close()
+
+    def _finish(self, notification: Notification, snapshot: ExecSnapshot, outcome: Outcome) -> None:
+        match outcome:
+            case Refused(errno.ESRCH):
+                pass  # it died before it could be watched
+            case Refused() if not self._confined:
+                self._listener.resume(notification)
+            case Refused(number):
+                reason = f"ptrace refuses to watch it: {os.strerror(number)}"
+                self._record(snapshot, reason)
+                self._listener.fail(notification, errno.EACCES)
+            case Resumed.KILLED | Turned.KILLED:
+                self._record(snapshot, "it executed something else than was judged: killed")
+            case Resumed.EXECUTED:
+                self.watched += 1
+            case _:
+                pass
+        snapshot.close()
+        for waiting in self._waiting.pop(snapshot.tgid):
+            self._read(waiting)
+
+    def _record(self, snapshot: ExecSnapshot, reason: str) -> None:
+        self._context.record(Verdict(snapshot.file, snapshot.argv, "deny", reason))
+
+
+_waiting_for_children: set[int] = set()  # the supervisors that are at work
+
+
+def _block_child_signal(supervisor: Supervisor) -> None:
+    _waiting_for_children.add(id(supervisor))
+    signal.pthread_sigmask(signal.SIG_BLOCK, _CHILD)
+
+
+def _unblock_child_signal(supervisor: Supervisor) -> None:
+    _waiting_for_children.discard(id(supervisor))
+    if not _waiting_for_children:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _CHILD)
+
+
+def _advance(steps: Steps[Outcome]) -> Outcome | None:
+    """Drive for as long as waiting is worth it; None if it is not through by then."""
+    limit = time.monotonic() + _AT_ONCE_SECONDS
+    while True:
+        try:
+            steps.send(None)
+        except StopIteration as stop:
+            outcome: Outcome = stop.value
+            return outcome
+        left = limit - time.monotonic()
+        if left <= 0:
+            return None
+        signal.sigtimedwait(_CHILD, left)
+
+
+def expected(snapshot: ExecSnapshot) -> Expected:
+    """What will stand in memory if the exec is the one that was read."""
+    program = _executed(snapshot)
+    return Expected(program.identity[0], program.identity[1], snapshot.argv_executed())
+
+
+def _executed(snapshot: ExecSnapshot) -> Program:
+    assert snapshot.executed is not None, "an exec without a program has an errno"
+    return snapshot.executed
+
+
+def request_of(snapshot: ExecSnapshot, context: Context) -> ExecRequest:
+    """The exec as `decide` wants it."""
+    program = snapshot.program
+    assert program is not None, "an exec without a program has an errno"
+    asked = asked_path(snapshot)
+    return exec_request(
+        program,
+        asked,
+        snapshot.argv,
+        snapshot.cwd,
+        context.writable,
+        executed=snapshot.argv_executed(),
+        interpreters=snapshot.interpreters,
+        loaded=snapshot.loaded,
+    )

@@ -1,0 +1,150 @@
+"""What a freshly forked process does to become a command: all of it before its execve.
+
+Runs in a single-threaded child of a launcher, with no way back: a step that fails is told to the
+launcher and ends the child. Every descriptor that is not placed on purpose is close-on-exec.
+"""
+
+import errno
+import fcntl
+import marshal
+import os
+import resource
+import signal
+import socket
+from typing import Any
+
+import prctl
+
+from codex_multitool.interception.architecture import architecture
+from codex_multitool.interception.filter import exec_filter
+from codex_multitool.interception.kernel import KernelError
+from codex_multitool.interception.listener import install
+from codex_multitool.launcher.protocol import KILLABLE, NONE, NOT_KILLABLE
+from codex_multitool.sandbox import enforce
+
+FAILED_STATUS = 127
+_NO_LIMIT = 1 << 64
+# What Python and the launcher change for themselves: a command expects the defaults.
+_CHANGED = (
+    signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD, signal.SIGTERM,
+    signal.SIGHUP,
+)  # fmt: skip
+
+
+def run(spec: dict[str, Any], received: list[int], report: int) -> None:
+    """Become the command `spec` describes (see pool.Spawn); never returns.
+
+    received: descriptors that came along. report: pipe on which (step, errno, text) is told.
+    """
+    step = "descriptors"
+    try:
+        above = max([2, *spec["targets"]]) + 1
+        report, *received = (
+            fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above) for fd in (report, *received)
+        )
+        _place(received, spec["targets"])
+        step = "session"
+        _session(spec)
+        step = "working directory"
+        os.fchdir(received[spec["workdir"]])
+        step = "limits"
+        _limits(spec)
+        step = "signals"
+        _signals(spec)
+        step = "sandbox"
+        _confine(spec, received)
+        step = "exec filter"
+        _intercept(spec, received)
+        step = "execve"
+        _execute(spec, received)
+    except Exception as error:  # noqa: BLE001 — all there is left to do is to tell the launcher
+        number = getattr(error, "errno", None) or 0
+        os.write(report, marshal.dumps((step, number, str(error))))
+    finally:
+        os._exit(FAILED_STATUS)
+
+
+def _place(received: list[int], targets: list[int]) -> None:
+    for source, target in zip(received, targets, strict=False):
+        os.dup2(source, target)
+    for standard in {0, 1, 2}.difference(targets):
+        null = os.open(os.devnull, os.O_RDWR)
+        if null != standard:
+            os.dup2(null, standard)
+
+
+def _session(spec: dict[str, Any]) -> None:
+    os.setsid()
+    if spec["die_with_launcher"]:
+        prctl.set_pdeathsig(signal.SIGKILL)
+
+
+def _limits(spec: dict[str, Any]) -> None:
+    if spec["umask"] != NONE:
+        os.umask(spec["umask"])
+    for kind, *wanted in spec["limits"]:
+        # A hard limit above ours cannot be had without privilege: setrlimit(2).
+        most = _finite(resource.getrlimit(kind)[1])
+        soft, hard = (min(_finite(limit), most) for limit in wanted)
+        resource.setrlimit(kind, (_kernel(soft), _kernel(hard)))
+    if spec["nice"] > os.getpriority(os.PRIO_PROCESS, 0):
+        os.setpriority(os.PRIO_PROCESS, 0, spec["nice"])
+
+
+def _finite(limit: int) -> int:
+    return _NO_LIMIT if limit == resource.RLIM_INFINITY else limit
+
+
+def _kernel(limit: int) -> int:
+    return resource.RLIM_INFINITY if limit == _NO_LIMIT else limit
+
+
+def _signals(spec: dict[str, Any]) -> None:
+    ignored = set(spec["ignored"])
+    for number in {*_CHANGED, *ignored}:
+        signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, spec["blocked"])
+
+
+def _confine(spec: dict[str, Any], received: list[int]) -> None:
+    if spec["confinement"] is None:
+        return
+    ruleset, restrict_flags, program = spec["confinement"]
+    enforce.restrict(
+        enforce.Confinement(
+            ruleset=received[ruleset] if ruleset != NONE else None,
+            restrict_flags=restrict_flags,
+            filter=program,
+        )
+    )
+
+
+def _intercept(spec: dict[str, Any], received: list[int]) -> None:
+    """Put this process under the exec filter; its next execve waits for the server's answer."""
+    if spec["listener"] == NONE:
+        return
+    machine = architecture(os.uname().machine)
+    if machine is None:
+        raise OSError(errno.ENOSYS, f"no exec filter for {os.uname().machine}")
+    program = exec_filter(machine)
+    try:
+        fd, killable = install(machine, program)
+    except KernelError as error:
+        if error.errno != errno.EACCES:
+            raise
+        # Without privilege a filter takes no_new_privs, seccomp(2): no sandbox has set it here.
+        prctl.set_no_new_privs(1)
+        fd, killable = install(machine, program)
+    with socket.socket(fileno=received[spec["listener"]]) as channel:
+        socket.send_fds(channel, [KILLABLE if killable else NOT_KILLABLE], [fd])
+    os.close(fd)
+
+
+def _execute(spec: dict[str, Any], received: list[int]) -> None:
+    if spec["program"] == NONE:
+        os.execve(spec["path"], spec["argv"], spec["environment"])
+    # execveat(2) with the descriptor: the file judged, whatever its path names by now.
+    program = received[spec["program"]]
+    # A script's interpreter opens it once more, as /dev/fd/N.
+    os.set_inheritable(program, spec["script"])
+    os.execve(program, spec["argv"], spec["environment"])

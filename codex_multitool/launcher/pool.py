@@ -1,0 +1,272 @@
+"""The server's side of the launchers: hires one per command, hears of its processes."""
+
+import os
+import signal
+import socket
+from array import array
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+from codex_multitool.launcher import protocol
+from codex_multitool.sandbox.enforce import Confinement
+
+_CHUNK = 1 << 16
+_MAX_IDLE = 32  # launchers kept for the next burst of calls
+_KEPT = 2  # of them, how many stay when none comes
+_IDLE_SECONDS = 30.0
+
+
+class LauncherError(Exception):
+    """A launcher is gone, or a command could not be set up or executed. errno: int, or 0."""
+
+    def __init__(self, text: str, errno: int = 0) -> None:
+        super().__init__(text)
+        self.errno = errno
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    """One process to start.
+
+    path: absolute; executed by name unless `program`, a descriptor of the very file, is given.
+    script: `program` starts with `#!`. argv, environment: bytes as execve(2) takes them.
+    workdir: directory descriptor. descriptors: pairs (ours, number in the process); 0 to 2 are
+    /dev/null where not named. confinement: None runs outside any sandbox. umask, nice, limits
+    ((kind, soft, hard)...), blocked and ignored signals: as the process shall find them.
+    die_with_launcher: killed at once when its launcher is. listener: socket on which the process,
+    put under the exec filter, hands over the listener.
+    """
+
+    path: bytes
+    argv: Sequence[bytes]
+    environment: dict[bytes, bytes]
+    workdir: int
+    descriptors: Sequence[tuple[int, int]]
+    program: int | None = None
+    script: bool = False
+    confinement: Confinement | None = None
+    umask: int = protocol.NONE
+    nice: int = -20
+    limits: Sequence[tuple[int, int, int]] = ()
+    blocked: Sequence[int] = ()
+    ignored: Sequence[int] = ()
+    die_with_launcher: bool = True
+    listener: int | None = None
+
+
+@dataclass
+class Process:
+    """A process a launcher started: `pid` and `ended` are set when it says so."""
+
+    number: int
+    pid: int = 0
+    status: int = 0
+    failure: LauncherError | None = None
+    forked: trio.Event = field(default_factory=trio.Event)
+    ended: trio.Event = field(default_factory=trio.Event)
+
+    async def wait(self) -> int:
+        """The wait status once it has ended; LauncherError if it never became the program."""
+        await self.ended.wait()
+        if self.failure is not None:
+            raise self.failure
+        return self.status
+
+
+class Launcher:
+    """One launcher, for one command at a time. `empty` is set while it has no process."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = trio.socket.from_stdlib_socket(connection)
+        self._sending = trio.Lock()
+        self._processes: dict[int, Process] = {}
+        self._numbers = 0
+        self._listing: trio.Event | None = None
+        self._jobs: tuple[tuple[int, str], ...] = ()
+        self.empty = trio.Event()
+        self.empty.set()
+        self.lost = False
+
+    async def spawn(self, spawn: Spawn) -> Process:
+        """Start a process; returns once it is forked."""
+        sent = [ours for ours, _ in spawn.descriptors]
+
+        def index(fd: int | None) -> int:
+            if fd is None:
+                return protocol.NONE
+            sent.append(fd)
+            return len(sent) - 1
+
+        confinement = spawn.confinement
+        message = {
+            "path": spawn.path,
+            "argv": tuple(spawn.argv),
+            "environment": dict(spawn.environment),
+            "targets": [target for _, target in spawn.descriptors],
+            "workdir": index(spawn.workdir),
+            "program": index(spawn.program),
+            "script": spawn.script,
+            "confinement": confinement
+            and (index(confinement.ruleset), confinement.restrict_flags, confinement.filter),
+            "listener": index(spawn.listener),
+            "umask": spawn.umask,
+            "nice": spawn.nice,
+            "limits": tuple(spawn.limits),
+            "blocked": tuple(map(int, spawn.blocked)),
+            "ignored": tuple(map(int, spawn.ignored)),
+            "die_with_launcher": spawn.die_with_launcher,
+        }
+        self._numbers += 1
+        process = self._processes[self._numbers] = Process(self._numbers)
+        self.empty = trio.Event()
+        await self._send((protocol.SPAWN, process.number, message), sent)
+        await process.forked.wait()
+        return process
+
+    async def signal(self, process: Process, signum: int) -> None:
+        """Send a signal to the process group that `process` leads."""
+        await self._send((protocol.SIGNAL, process.number, int(signum)))
+
+    async def kill(self, signum: int) -> None:
+        """Signal every process of the command; SIGKILL goes on until none is left."""
+        await self._send((protocol.KILL, int(signum)))
+
+    async def end(self, grace: float) -> None:
+        """End every process of the command: SIGTERM, `grace` seconds, SIGKILL. Waits for it."""
+        if not self.empty.is_set() and grace > 0:
+            await self.kill(signal.SIGTERM)
+            with trio.move_on_after(grace):
+                await self.empty.wait()
+        if not self.empty.is_set():
+            await self.kill(signal.SIGKILL)
+            await self.empty.wait()
+
+    async def jobs(self) -> tuple[tuple[int, str], ...]:
+        """The processes of the command that live: (pid, command line), at most a few dozen."""
+        if self._listing is None:
+            self._listing = trio.Event()
+            await self._send((protocol.JOBS,))
+        await self._listing.wait()
+        return self._jobs
+
+    async def listen(self) -> None:
+        """Take in what the launcher tells, until it is gone."""
+        decoder = protocol.Decoder()
+        try:
+            while data := await self._socket.recv(_CHUNK):
+                for message in decoder.feed(data):
+                    self._hear(message)
+        except (OSError, trio.ClosedResourceError):
+            pass  # killed, or let go
+        finally:
+            self._lose()
+            self.close()
+
+    def close(self) -> None:
+        """Let the launcher go; it ends whatever it still runs."""
+        self._socket.close()
+
+    async def _send(self, message: protocol.Message, descriptors: Sequence[int] = ()) -> None:
+        if self.lost:
+            raise LauncherError("the launcher has been killed")
+        view = memoryview(protocol.encode(message))
+        rights = (
+            [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors))] if descriptors else []
+        )
+        # A frame half sent would garble all that follow: once begun it is sent whole.
+        async with self._sending:
+            with trio.CancelScope(shield=True):
+                try:
+                    sent = await self._socket.sendmsg([view], rights if descriptors else [])
+                    while sent < len(view):
+                        sent += await self._socket.sendmsg([view[sent:]])
+                except OSError as error:
+                    raise LauncherError(f"the launcher has been killed: {error}") from None
+
+    def _hear(self, message: Any) -> None:
+        match message:
+            case (protocol.FORKED, number, pid):
+                process = self._processes[number]
+                process.pid = pid
+                process.forked.set()
+            case (protocol.FAILED, number, step, errno, text):
+                reason = os.strerror(errno) if errno else text
+                self._processes[number].failure = LauncherError(f"{step}: {reason}", errno)
+            case (protocol.EXITED, number, status):
+                process = self._processes.pop(number)
+                process.status = status
+                process.ended.set()
+            case (protocol.EMPTY,):
+                if not self._processes:
+                    self.empty.set()
+            case (protocol.LIST, jobs):
+                self._jobs = jobs
+                self._listed()
+            case _:
+                raise AssertionError(f"a launcher sent {message!r}")
+
+    def _listed(self) -> None:
+        if self._listing is not None:
+            self._listing.set()
+            self._listing = None
+
+    def _lose(self) -> None:
+        self.lost = True
+        for process in self._processes.values():
+            process.failure = LauncherError("the launcher was killed")
+            process.status = signal.SIGKILL
+            process.forked.set()
+            process.ended.set()
+        self._processes.clear()
+        self.empty.set()
+        self._listed()
+
+
+class Pool:
+    """Hires launchers from the zygote and keeps a few warm; the others end when long idle."""
+
+    def __init__(
+        self, zygote: socket.socket, nursery: trio.Nursery, idle_seconds: float = _IDLE_SECONDS
+    ) -> None:
+        self._zygote = zygote
+        self._nursery = nursery
+        self._idle: list[Launcher] = []
+        nursery.start_soon(self._shrink, idle_seconds)
+
+    def hire(self) -> Launcher:
+        """A launcher with no process."""
+        while self._idle:
+            launcher = self._idle.pop()
+            if not launcher.lost:
+                return launcher
+        with ExitStack() as stack:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            stack.callback(theirs.close)
+            try:
+                socket.send_fds(self._zygote, [protocol.GROW], [theirs.fileno()])
+            except OSError as error:
+                ours.close()
+                raise LauncherError(f"no command can be started any more: {error}") from None
+        launcher = Launcher(ours)
+        self._nursery.start_soon(launcher.listen)
+        return launcher
+
+    def dismiss(self, launcher: Launcher) -> None:
+        """Take back a launcher whose command has ended; one with processes left ends them."""
+        if launcher.empty.is_set() and not launcher.lost and len(self._idle) < _MAX_IDLE:
+            self._idle.append(launcher)
+        else:
+            launcher.close()
+
+    async def _shrink(self, idle_seconds: float) -> None:
+        """Let go of launchers that no call has used for a while; the last one dismissed is last."""
+        while True:
+            used = set(self._idle)
+            await trio.sleep(idle_seconds)
+            for launcher in [found for found in self._idle[:-_KEPT] if found in used]:
+                self._idle.remove(launcher)
+                launcher.close()

@@ -1,0 +1,99 @@
+"""The types that pass between the protocol and what runs a call — pure.
+
+A tool is an async function `run(spec, state, asker) -> CommandResult`. It is called once for each
+`tools/call`, concurrently, and cancelled when the client cancels the call or goes: then it ends
+what it started before it lets `Cancelled` through. Any exception but ToolError is a defect.
+"""
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from codex_multitool.mcp_server.output import Captured
+from codex_multitool.sandbox.policy import SandboxPolicy
+
+
+class ToolError(Exception):
+    """A call cannot be served; the text tells the client why, in a result with isError."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSpec:
+    """The arguments of one `shell` call. workdir: absolute. timeout_ms: of running time."""
+
+    command: str
+    workdir: str
+    timeout_ms: int
+    login: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxState:
+    """What the client wants commands confined to. cwd: base of the writable directories."""
+
+    policy: SandboxPolicy
+    cwd: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a human said. action: accept, decline, cancel, or unavailable: nobody could be asked.
+
+    reason: the human's own words, or why nobody could be asked.
+    """
+
+    action: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One exec that was not simply run in the sandbox, and why."""
+
+    program: str
+    argv: tuple[str, ...]
+    decision: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """How a command ended. exit_code: 124 after a timeout, 128 + signal after a signal.
+
+    signal: number, or None. both: stdout and stderr in order of arrival. background: what the
+    shell left running, as (process id, command line). notes: for the reader of the result.
+    """
+
+    exit_code: int
+    signal: int | None
+    timed_out: bool
+    duration_ns: int
+    stdout: Captured
+    stderr: Captured
+    both: Captured
+    decisions: tuple[Decision, ...] = ()
+    background: tuple[tuple[int, str], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """How a call reaches the client and the human behind it.
+
+    ask(program, argv, workdir) puts a question; it never fails and never waits for ever. It may
+    be used after the call has ended, by what the call left running. can_ask: whether this client
+    takes questions at all. progress(latest) says what tells where the call is: a client that asked
+    to hears of it now and then, and never after the call has ended.
+    """
+
+    ask: Callable[[str, tuple[str, ...], str], Awaitable[Answer]]
+    can_ask: bool
+    progress: Callable[[Callable[[], str]], None]
+
+
+Run = Callable[[CommandSpec, SandboxState | None, Asker], Awaitable[CommandResult]]
+
+
+def printable(text: str) -> str:
+    """Text that JSON can carry: what was no UTF-8 in a path or an argument is replaced."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)

@@ -1,0 +1,78 @@
+"""What is said to the client: JSON-RPC 2.0 messages, and MCP's names and codes — pure."""
+
+from typing import Any, TypeGuard
+
+import msgspec
+
+# JSON-RPC 2.0, section 5.1
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+
+VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+NEWEST = VERSIONS[-1]
+
+INITIALIZE = "initialize"
+PING = "ping"
+LIST_TOOLS = "tools/list"
+CALL_TOOL = "tools/call"
+UPDATE_STATE = "codex/sandbox-state/update"
+ELICIT = "elicitation/create"
+CANCELLED = "notifications/cancelled"
+PROGRESS = "notifications/progress"
+METHODS = frozenset({INITIALIZE, PING, LIST_TOOLS, CALL_TOOL, UPDATE_STATE})
+
+RequestId = str | int
+Object = dict[str, Any]
+
+
+def is_id(value: object) -> TypeGuard[RequestId]:
+    """Whether `value` can be the id of a request: MCP takes strings and integers, never null."""
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def request(number: RequestId, method: str, params: Object) -> bytes:
+    """A request of ours."""
+    return _line({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+
+
+def notification(method: str, params: Object) -> bytes:
+    """A notification of ours."""
+    return _line({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def result(number: RequestId, value: Object) -> bytes:
+    """An answer."""
+    return _line({"jsonrpc": "2.0", "id": number, "result": value})
+
+
+def error(number: RequestId | None, code: int, text: str, data: Any = None) -> bytes:
+    """An answer that is an error; `number` is None where the id could not be made out."""
+    body: Object = {"code": code, "message": text}
+    if data is not None:
+        body["data"] = data
+    return _line({"jsonrpc": "2.0", "id": number, "error": body})
+
+
+def named(value: object) -> str:
+    """A value's JSON type, for the texts of errors."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "an array"
+        case _:
+            return "an object"
+
+
+def _line(message: Object) -> bytes:
+    # Transports, stdio: a message holds no newline; JSON without spaces never does.
+    return msgspec.json.encode(message) + b"\n"

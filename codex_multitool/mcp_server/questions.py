@@ -1,0 +1,74 @@
+"""Questions to the human, put to the client while calls run."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import trio
+
+from codex_multitool.mcp_server import elicitation, messages
+from codex_multitool.mcp_server.calls import Answer
+from codex_multitool.mcp_server.messages import RequestId
+from codex_multitool.mcp_server.session import Response, Session
+
+_MAX_OPEN = 64  # more than any human answers
+_GONE = Answer("unavailable", "the client has gone")
+
+
+@dataclass(slots=True)
+class _Question:
+    response: Response | None = None
+    settled: trio.Event = field(default_factory=trio.Event)
+
+
+class Questions:
+    """The questions of one session that wait for their answers, each at most `patience` seconds."""
+
+    def __init__(self, session: Session, send: Callable[[bytes], None], patience: float) -> None:
+        self._session = session
+        self._send = send
+        self._patience = patience
+        self._open: dict[RequestId, _Question] = {}
+        self._closed = False
+
+    def possible(self) -> bool:
+        """Whether the client takes questions."""
+        return not self._closed and elicitation.possible(self._session.capabilities)
+
+    async def ask(self, program: str, argv: tuple[str, ...], workdir: str) -> Answer:
+        """Put one question; cancelled meanwhile, the client is told that it is void."""
+        if self._closed:
+            return _GONE
+        if not self.possible():
+            return Answer("unavailable")
+        if len(self._open) >= _MAX_OPEN:
+            return Answer("unavailable", f"{_MAX_OPEN} questions are open already")
+        params = elicitation.params(program, argv, workdir)
+        number, request = self._session.request(messages.ELICIT, params)
+        question = self._open[number] = _Question()
+        self._send(request)
+        try:
+            with trio.move_on_after(self._patience):
+                await question.settled.wait()
+        finally:
+            del self._open[number]
+            if not question.settled.is_set():
+                void = {"requestId": number, "reason": "the answer would come too late"}
+                self._send(messages.notification(messages.CANCELLED, void))
+        if question.response is not None:
+            return elicitation.answer(question.response)
+        if self._closed:
+            return _GONE
+        return Answer("unavailable", f"nobody answered within {self._patience:g} seconds")
+
+    def settle(self, response: Response) -> None:
+        """Take the client's answer; one to no open question, and a second one, is ignored."""
+        question = self._open.get(response.id)
+        if question is not None and not question.settled.is_set():
+            question.response = response
+            question.settled.set()
+
+    def close(self) -> None:
+        """The client has gone: whoever waits is told so, and whoever asks from now on."""
+        self._closed = True
+        for question in self._open.values():
+            question.settled.set()

@@ -1,0 +1,66 @@
+"""SandboxState as clients send it: by `codex/sandbox-state/update`, or with each call — pure."""
+
+from os.path import isabs, join
+
+from codex_multitool.mcp_server.calls import SandboxState
+from codex_multitool.mcp_server.messages import named
+from codex_multitool.sandbox.policy import PolicyError, from_object
+
+META = "codex/sandbox-state-meta"  # the key in a call's `_meta`
+_FILE_URL = "file://"
+_HEXADECIMAL = b"0123456789abcdefABCDEF"
+
+
+class StateError(Exception):
+    """What a client sent is no sandbox state; the text begins as the reference's does."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"failed to deserialize sandbox state: {why}")
+
+
+def parse_state(value: object, server_cwd: str) -> SandboxState:
+    """The state a decoded JSON value spells; without a `sandboxCwd`, the server's.
+
+    `codexLinuxSandboxExe` and what chooses between the reference's sandboxes mean nothing here.
+    """
+    if not isinstance(value, dict):
+        raise StateError(f"it must be an object, not {named(value)}")
+    if "sandboxPolicy" not in value:
+        only = (
+            ": `permissionProfile` alone is not supported" if "permissionProfile" in value else ""
+        )
+        raise StateError(f"missing field `sandboxPolicy`{only}")
+    try:
+        policy = from_object(value["sandboxPolicy"])
+    except PolicyError as error:
+        raise StateError(f"`sandboxPolicy`: {error}") from None
+    cwd = value.get("sandboxCwd")
+    return SandboxState(policy, server_cwd if cwd is None else join(server_cwd, _path(cwd)))
+
+
+def _path(value: object) -> str:
+    if not isinstance(value, str):
+        raise StateError(f"`sandboxCwd` must be a string, not {named(value)}")
+    path = value
+    if value.startswith(_FILE_URL):
+        # RFC 8089; urllib would be a large import for this.
+        path = value.removeprefix(_FILE_URL).removeprefix("localhost")
+        if not isabs(path):
+            raise StateError(f"`sandboxCwd` is on another host: {value!r}")
+        path = _unescaped(path)
+    if "\0" in path:
+        raise StateError(f"`sandboxCwd` is not a path: {value!r}")
+    return path
+
+
+def _unescaped(text: str) -> str:
+    """`text` with its %XX turned into the bytes they stand for: RFC 3986, section 2.1."""
+    first, *escaped = text.encode("utf-8", "replace").split(b"%")
+    found = bytearray(first)
+    for piece in escaped:
+        digits = piece[:2]
+        if len(digits) < 2 or digits.strip(_HEXADECIMAL):
+            raise StateError(f"`sandboxCwd` is not a URL: {text!r}")
+        found.append(int(digits, 16))
+        found += piece[2:]
+    return found.decode("utf-8", "surrogateescape")

@@ -1,0 +1,249 @@
+"""The server's side of MCP: requests in order, each call in a task of its own.
+
+A call ends with its answer, with the client's cancellation (then it has no answer), or with the
+input. Whatever goes wrong in one of them, the others go on.
+"""
+
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import trio
+
+from codex_multitool import __version__
+from codex_multitool.mcp_server import messages, shell_tool
+from codex_multitool.mcp_server.calls import (
+    Asker,
+    CommandResult,
+    CommandSpec,
+    Run,
+    SandboxState,
+    ToolError,
+)
+from codex_multitool.mcp_server.messages import Object, RequestId, is_id, named
+from codex_multitool.mcp_server.progress import Progress
+from codex_multitool.mcp_server.questions import Questions
+from codex_multitool.mcp_server.sandbox_state import META, StateError, parse_state
+from codex_multitool.mcp_server.session import (
+    Event,
+    Invalid,
+    Notification,
+    Request,
+    Response,
+    Session,
+)
+
+log = logging.getLogger(__name__)
+
+NAME = "codex-exec-mcp-server"
+TITLE = "Sandboxed shell"
+# `codex/sandbox-state-meta` is understood but not offered: a client that is offered it sends
+# permission profiles with every call, and those are not supported.
+EXPERIMENTAL = {"codex/sandbox-state": {"version": "1.0.0"}}
+_MAX_CALLS = 256  # at a time; each has a process tree
+
+
+class RequestError(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, code: int, text: str, data: Any = None) -> None:
+        super().__init__(text)
+        self.code = code
+        self.data = data
+
+
+class Server:
+    """One session with one client.
+
+    run: what a `shell` call does. patience: seconds a human has to answer.
+    cwd: what a sandbox state without a directory is relative to.
+    """
+
+    def __init__(self, run: Run, *, instructions: str, patience: float, cwd: str) -> None:
+        self._run = run
+        self._instructions = instructions
+        self._cwd = cwd
+        self._state: SandboxState | None = None
+        self._session = Session()
+        self._questions = Questions(self._session, self._send, patience)
+        self._calls: dict[RequestId, trio.CancelScope] = {}
+        self._methods: dict[str, Callable[[Object | None], Object]] = {
+            messages.INITIALIZE: self._initialize,
+            messages.PING: lambda _: {},
+            messages.LIST_TOOLS: lambda _: {"tools": [shell_tool.DEFINITION]},
+            messages.UPDATE_STATE: self._update_state,
+        }
+
+    async def serve(
+        self, chunks: AsyncIterator[bytes], answers: trio.MemorySendChannel[bytes]
+    ) -> None:
+        """Serve until the input ends; then every call is cancelled. answers: without bound."""
+        self._answers = answers
+        async with trio.open_nursery() as nursery:
+            async for data in chunks:
+                for event in self._session.receive(data):
+                    self._handle(event, nursery)
+            self._questions.close()
+            nursery.cancel_scope.cancel()
+
+    def _send(self, message: bytes) -> None:
+        try:
+            self._answers.send_nowait(message)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            log.debug("the client has gone before it could be told: %.200r", message)
+
+    def _handle(self, event: Event, nursery: trio.Nursery) -> None:
+        match event:
+            case Request(number, messages.CALL_TOOL) if len(self._calls) < _MAX_CALLS:
+                scope = self._calls[number] = trio.CancelScope()
+                # The state is taken now: an update that comes later is for later calls.
+                nursery.start_soon(self._call, event, self._state, scope, nursery)
+            case Request():
+                self._send(self._answer(event))
+            case Notification(messages.CANCELLED, params):
+                self._cancel(params)
+            case Notification(method):
+                log.debug("notification %s", method)
+            case Response():
+                self._questions.settle(event)
+            case Invalid(answer):
+                self._send(answer)
+
+    def _cancel(self, params: Object) -> None:
+        number = params.get("requestId")
+        if is_id(number) and number in self._calls:
+            log.info("call %r is cancelled: %s", number, params.get("reason"))
+            self._calls[number].cancel()
+
+    def _answer(self, request: Request) -> bytes:
+        """The answer to a request that needs no waiting."""
+        try:
+            if request.method in self._methods:
+                value = self._methods[request.method](request.params)
+                return self._session.result(request.id, value)
+            if request.method == messages.CALL_TOOL:
+                text = f"{_MAX_CALLS} calls are running: wait for one to end"
+                raise RequestError(messages.INVALID_REQUEST, text)
+            text = f"method not found: {request.method}"
+            raise RequestError(messages.METHOD_NOT_FOUND, text)
+        except Exception as error:  # noqa: BLE001 - told to the client, and logged if it is a defect
+            return self._failure(request, error)
+
+    def _failure(self, request: Request, error: Exception) -> bytes:
+        if isinstance(error, RequestError):
+            try:
+                return self._session.error(request.id, error.code, str(error), error.data)
+            except RecursionError:  # data may be as deep as the decoder takes, the encoder less
+                return self._session.error(request.id, error.code, str(error))
+        log.error("%s failed; this is a defect of %s", request.method, NAME, exc_info=error)
+        text = "internal error: the server's standard error says more"
+        return self._session.error(request.id, messages.INTERNAL_ERROR, text)
+
+    def _initialize(self, _params: Object | None) -> Object:
+        return {
+            "protocolVersion": self._session.version,
+            "capabilities": {"experimental": EXPERIMENTAL, "tools": {}},
+            "serverInfo": {"name": NAME, "title": TITLE, "version": __version__},
+            "instructions": self._instructions,
+        }
+
+    def _update_state(self, params: Object | None) -> Object:
+        if params is None:
+            text = "missing params for sandbox state request"
+            raise RequestError(messages.INVALID_PARAMS, text)
+        self._state = self._parsed(params)
+        return {}
+
+    def _parsed(self, value: object) -> SandboxState:
+        try:
+            return parse_state(value, self._cwd)
+        except StateError as error:
+            raise RequestError(messages.INVALID_PARAMS, str(error), value) from None
+
+    async def _call(
+        self,
+        request: Request,
+        state: SandboxState | None,
+        scope: trio.CancelScope,
+        nursery: trio.Nursery,
+    ) -> None:
+        answer = b""
+        try:
+            with scope:
+                await trio.lowlevel.checkpoint_if_cancelled()
+                value = await self._called(request.params or {}, state, nursery)
+                answer = self._session.result(request.id, value)
+        except Exception as error:  # noqa: BLE001 - as in _answer
+            answer = self._failure(request, error)
+        finally:
+            self._session.forget(request.id)
+            del self._calls[request.id]
+        # Cancellation, behaviour requirements: a cancelled request gets no answer.
+        if not scope.cancel_called:
+            self._send(answer)
+
+    async def _called(
+        self, params: Object, state: SandboxState | None, nursery: trio.Nursery
+    ) -> Object:
+        meta = _member(params, "_meta")
+        if META in meta:
+            state = self._parsed(meta[META])
+        try:
+            spec = self._arguments(params)
+            token = meta.get("progressToken")
+            progress = Progress(token, self._send) if is_id(token) else None
+            result = await self._ran(spec, state, progress, nursery)
+        except ToolError as error:
+            return shell_tool.encode_failure(str(error))
+        return shell_tool.encode_result(result, _signal_name(result.signal))
+
+    def _arguments(self, params: Object) -> CommandSpec:
+        name = params.get("name")
+        if name != shell_tool.NAME:
+            what = repr(name) if isinstance(name, str) else named(name)
+            text = f"unknown tool: {what}; the only one is `{shell_tool.NAME}`"
+            raise RequestError(messages.INVALID_PARAMS, text)
+        try:
+            return shell_tool.parse_arguments(_member(params, "arguments"))
+        except shell_tool.ArgumentError as error:
+            text = f"failed to deserialize parameters: {error}"
+            if self._session.version < messages.NEWEST:
+                raise RequestError(messages.INVALID_PARAMS, text) from None
+            # Tools, error handling (2025-11-25): what a model got wrong is for it to read.
+            raise ToolError(text) from None
+
+    async def _ran(
+        self,
+        spec: CommandSpec,
+        state: SandboxState | None,
+        progress: Progress | None,
+        nursery: trio.Nursery,
+    ) -> CommandResult:
+        if progress is None:
+            return await self._run(spec, state, self._asker(lambda _: None))
+        nursery.start_soon(progress.report)
+        try:
+            return await self._run(spec, state, self._asker(progress.follow))
+        finally:
+            progress.end()
+
+    def _asker(self, progress: Callable[[Callable[[], str]], None]) -> Asker:
+        return Asker(self._questions.ask, self._questions.possible(), progress)
+
+
+def _signal_name(number: int | None) -> str | None:
+    """SIGTERM for 15; most real-time signals have only a number."""
+    try:
+        return None if number is None else signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _member(params: Object, name: str) -> Object:
+    """An object among the params, empty if it is not there."""
+    value = params.get(name)
+    if value is not None and not isinstance(value, dict):
+        text = f"`{name}` must be an object, not {named(value)}"
+        raise RequestError(messages.INVALID_PARAMS, text)
+    return value or {}

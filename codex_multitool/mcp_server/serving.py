@@ -1,0 +1,179 @@
+"""From options and configuration to a running server, and to its end."""
+
+import logging
+import os
+import signal
+import socket
+from dataclasses import dataclass
+
+import trio
+
+from codex_multitool.config.configuration import Config
+from codex_multitool.config.errors import ConfigError
+from codex_multitool.config.home import codex_home
+from codex_multitool.escalation.decide import Judgement
+from codex_multitool.launcher.pool import Pool
+from codex_multitool.mcp_server.calls import Asker, CommandResult, CommandSpec, Run, SandboxState
+from codex_multitool.mcp_server.server import Server
+from codex_multitool.mcp_server.shell import ShellTool
+from codex_multitool.mcp_server.stdio import Stdio
+from codex_multitool.running import shells
+from codex_multitool.running.configured import Environments, configured
+from codex_multitool.running.settings import (
+    Interception,
+    Settings,
+    StartError,
+    load_rules,
+    settings,
+)
+
+log = logging.getLogger(__name__)
+
+INSTRUCTIONS = "This server provides a tool to execute shell commands and return their output."
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_PATIENCE = 600.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The command line of the role, checked. None: what the configuration says, or the default.
+
+    patience: seconds. rules: besides those of the configuration.
+    """
+
+    intercept: str | None
+    shell: str | None
+    wrapper: str
+    rules: tuple[str, ...]
+    preserve_program_paths: bool
+    dangerous_commands: str | None
+    patience: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What is served: options and configuration made one. state: of calls without one."""
+
+    interception: Interception
+    judgement: Judgement
+    environments: Environments
+    patience: float
+    workspace: str
+    state: SandboxState | None
+
+
+def serve(options: Options, zygote: socket.socket) -> int:
+    """Serve until the client or a signal ends it; returns the exit status. Raises StartError."""
+    return trio.run(_start, _service(options), Stdio(), zygote)
+
+
+def _service(options: Options) -> Service:
+    cwd = _cwd()
+    try:
+        config, environments = configured(cwd)
+        workspace = _workspace(cwd, codex_home(os.environ))
+    except ConfigError as error:
+        raise StartError(str(error)) from None
+    return Service(
+        interception=Interception(
+            mode=options.intercept or config.intercept or "auto",
+            shell=options.shell or _configured_shell(config),
+            stock_shell=shells.stock_shell(),
+            patched_shell=shells.patched_shell(),
+            wrapper=options.wrapper,
+        ),
+        judgement=Judgement(
+            load_rules([*config.rules, *options.rules]),
+            options.preserve_program_paths,
+            (options.dangerous_commands or config.dangerous_commands) != "run",
+        ),
+        environments=environments,
+        patience=options.patience or config.approval_timeout or _PATIENCE,
+        workspace=workspace,
+        state=SandboxState(config.policy(), workspace) if config.sandbox_mode else None,
+    )
+
+
+def _configured_shell(config: Config) -> str | None:
+    if config.shell is not None and (reason := shells.unusable(config.shell)):
+        where = config.stated["codex_multitool", "shell"].where
+        raise StartError(f"{where}: `codex_multitool.shell`: {config.shell}: {reason}")
+    return config.shell
+
+
+def _cwd() -> str | None:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None
+
+
+def _workspace(cwd: str | None, home: str) -> str:
+    """Where a client works that does not say; empty where that cannot be known.
+
+    Some clients start their servers in the root directory, or at the user's home: neither all
+    files nor our own configuration are a workspace.
+    """
+    if cwd is None or cwd == "/":
+        return ""
+    if os.path.commonpath([cwd, os.path.realpath(home)]) == cwd:
+        log.info("%s is no workspace unless the client says so: %s is in it", cwd, home)
+        return ""
+    return cwd
+
+
+async def _start(service: Service, stdio: Stdio, zygote: socket.socket) -> int:
+    status, failure = 0, None
+    # Launchers are listened to until the last command has ended: the outer nursery is for that.
+    async with trio.open_nursery() as listening:
+        pool = Pool(zygote, listening)
+        try:
+            found, notice = await settings(
+                service.interception, service.judgement, pool, service.environments
+            )
+        except StartError as error:
+            failure = error  # a nursery would wrap it in a group
+        else:
+            instructions = " ".join(filter(None, (INSTRUCTIONS, notice)))
+            status = await _serve(service, found, instructions, stdio, pool)
+        listening.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return status
+
+
+async def _serve(
+    service: Service, found: Settings, instructions: str, stdio: Stdio, pool: Pool
+) -> int:
+    status = 0
+    async with trio.open_nursery() as nursery:
+
+        async def on_signal() -> None:
+            nonlocal status
+            with trio.open_signal_receiver(*_ENDING) as signals:
+                async for number in signals:
+                    status = 128 + number
+                    nursery.cancel_scope.cancel()
+
+        tool = ShellTool(found, pool, nursery)
+        server = Server(
+            _with_state(tool.run, service.state),
+            instructions=instructions,
+            patience=service.patience,
+            cwd=service.workspace,
+        )
+        nursery.start_soon(on_signal)
+        await stdio.serve(server.serve)
+        nursery.cancel_scope.cancel()
+    return status
+
+
+def _with_state(run: Run, configured_state: SandboxState | None) -> Run:
+    """`run`, with a state for the calls before the client has sent one."""
+
+    async def with_state(
+        spec: CommandSpec, state: SandboxState | None, asker: Asker
+    ) -> CommandResult:
+        return await run(spec, state or configured_state, asker)
+
+    return with_state

@@ -1,0 +1,131 @@
+"""What the `shell` tool does: a policy made ready, and a `Command` in it."""
+
+import os
+from collections import OrderedDict
+
+import trio
+
+from codex_multitool.launcher.pool import LauncherError, Pool
+from codex_multitool.mcp_server.calls import (
+    Asker,
+    CommandResult,
+    CommandSpec,
+    SandboxState,
+    ToolError,
+)
+from codex_multitool.mcp_server.command import Command, Outcome
+from codex_multitool.running.settings import Settings
+from codex_multitool.sandbox import enforce
+from codex_multitool.sandbox.policy import SandboxPolicy, writable_roots
+
+_MAX_PREPARED = 8  # rulesets kept; a client uses one or two policies
+_READ_ONLY = SandboxPolicy("read-only")
+_DEVICES = "/dev"  # shared memory and terminals: writable in most sandboxes, home of no program
+_TIMED_OUT = 124  # as timeout(1)
+
+
+class Confinements:
+    """Sandboxes made ready and kept, one per policy and writable directories as they are now."""
+
+    def __init__(self) -> None:
+        self._prepared: OrderedDict[object, enforce.Confinement] = OrderedDict()
+
+    def lend(self, policy: SandboxPolicy, roots: tuple[str, ...]) -> enforce.Confinement:
+        """The sandbox for `policy`, the caller's to close.
+
+        Raises SandboxError when the kernel cannot give it.
+        """
+        # A directory removed and made again is another one, and the ruleset holds the old.
+        key = (policy, tuple((root, _identity(root)) for root in roots))
+        if key in self._prepared:
+            self._prepared.move_to_end(key)
+        else:
+            self._prepared[key] = enforce.prepare(policy, roots)
+            if len(self._prepared) > _MAX_PREPARED:
+                self._prepared.popitem(last=False)[1].close()
+        return _copy(self._prepared[key])
+
+
+def _copy(kept: enforce.Confinement) -> enforce.Confinement:
+    # With a descriptor of its own: the one kept may be closed before the command starts, and its
+    # number by then be that of a ruleset that allows more.
+    return enforce.Confinement(
+        ruleset=None if kept.ruleset is None else os.dup(kept.ruleset),
+        restrict_flags=kept.restrict_flags,
+        filter=kept.filter,
+        environment=kept.environment,
+        status=kept.status,
+    )
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+class ShellTool:
+    """Runs the calls of one session. Every call has a `Command` in `nursery`."""
+
+    def __init__(self, settings: Settings, pool: Pool, nursery: trio.Nursery) -> None:
+        self._settings = settings
+        self._pool = pool
+        self._nursery = nursery
+        self._confinements = Confinements()
+        # What any sandbox of this session could write stays untrusted for its whole life.
+        self._ever_writable = {_DEVICES}
+
+    async def run(
+        self, spec: CommandSpec, state: SandboxState | None, asker: Asker
+    ) -> CommandResult:
+        """Run one call. Raises ToolError when its directory, sandbox or shell cannot be had."""
+        state = state or SandboxState(_READ_ONLY, spec.workdir)
+        command = self._prepare(spec, state, asker)
+        self._nursery.start_soon(command.live, self._pool)
+        try:
+            outcome = await command.result()
+        except (LauncherError, OSError) as error:
+            raise ToolError(f"{self._settings.shell} in {spec.workdir}: {error}") from error
+        return _result(outcome)
+
+    def _prepare(self, spec: CommandSpec, state: SandboxState, asker: Asker) -> Command:
+        roots = writable_roots(state.policy, state.cwd, self._settings.environment)
+        try:
+            confinement = self._confinements.lend(state.policy, roots)
+        except (enforce.SandboxError, OSError) as error:
+            raise ToolError(f"the sandbox cannot be had: {error}") from None
+        try:
+            workdir = os.open(spec.workdir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            confinement.close()
+            raise ToolError(f"workdir {spec.workdir}: {error.strerror}") from None
+        self._ever_writable.update(map(os.path.realpath, roots))
+        writable = tuple(self._ever_writable)
+        return Command(self._settings, spec, workdir, confinement, writable, asker)
+
+
+def _result(outcome: Outcome) -> CommandResult:
+    status, capture = outcome.status, outcome.capture
+    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+    code = 128 + number if number is not None else os.WEXITSTATUS(status)
+    stdout, stderr = capture.stdout(), capture.stderr()
+    notes = list(outcome.notes)
+    if outcome.timed_out:
+        code = _TIMED_OUT
+        notes.append("the command was ended because its time was up")
+    if stdout.replaced or stderr.replaced:
+        notes.append("bytes that are not UTF-8 were replaced by U+FFFD")
+    return CommandResult(
+        exit_code=code,
+        signal=number,
+        timed_out=outcome.timed_out,
+        duration_ns=outcome.duration_ns,
+        stdout=stdout,
+        stderr=stderr,
+        both=capture.both(),
+        decisions=tuple(outcome.decisions),
+        background=outcome.background,
+        notes=tuple(notes),
+    )

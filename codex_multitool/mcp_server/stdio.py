@@ -1,0 +1,158 @@
+"""stdin and stdout as the protocol's own: one reader, one writer, nothing else near them.
+
+The descriptors are moved away at the start. 0 becomes /dev/null and 1 becomes stderr, so neither
+a stray print nor a child can touch the protocol. Pipes, sockets, terminals and files all do.
+"""
+
+import fcntl
+import logging
+import math
+import os
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Self
+
+import trio
+
+log = logging.getLogger(__name__)
+
+_CHUNK = 1 << 16
+# Messages waiting for a client that does not read, before its own are left unread. Many: a client
+# may well write a lot before it reads.
+_MAX_QUEUED = 1024
+_FAREWELL_SECONDS = 2.0  # to write out what was answered before the client closed its side
+
+ServeSession = Callable[[AsyncIterator[bytes], trio.MemorySendChannel[bytes]], Awaitable[None]]
+
+
+class Stdio:
+    """The two streams; made once, before anything else may write to them.
+
+    descriptors: of the input and the output, ours from now on; None takes the process's own.
+    """
+
+    def __init__(self, descriptors: tuple[int, int] | None = None) -> None:
+        self._input, self._output = descriptors or _take_over()
+        self._room = trio.lowlevel.ParkingLot()
+
+    async def serve(self, session: ServeSession) -> None:
+        """Run `session(chunks, answers)` to its end, and write out what it has answered.
+
+        `answers` is without bound. A client that reads no more ends the session.
+        """
+        answers, queue = trio.open_memory_channel[bytes](math.inf)
+        try:
+            with _Output(self._output) as output:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._write, output, queue, nursery.cancel_scope)
+                    async with answers:
+                        await session(self._chunks(queue), answers)
+                    nursery.cancel_scope.deadline = trio.current_time() + _FAREWELL_SECONDS
+        finally:
+            os.close(self._input)
+
+    def _chunks(self, queue: trio.MemoryReceiveChannel[bytes]) -> "_Chunks":
+        def full() -> bool:
+            return queue.statistics().current_buffer_used > _MAX_QUEUED
+
+        return _Chunks(self._input, full, self._room)
+
+    async def _write(
+        self,
+        output: "_Output",
+        queue: trio.MemoryReceiveChannel[bytes],
+        session: trio.CancelScope,
+    ) -> None:
+        try:
+            async with queue:
+                async for message in queue:
+                    await output.write(message)
+                    self._room.unpark_all()
+        except OSError as error:
+            log.info("the client reads no more: %s", error)
+            session.cancel()
+
+
+class _Chunks:
+    """What comes in, as it comes; ends with the input."""
+
+    def __init__(self, fd: int, full: Callable[[], bool], room: trio.lowlevel.ParkingLot) -> None:
+        self._fd = fd
+        self._full = full
+        self._room = room
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while self._full():
+            await self._room.park()
+        try:
+            await trio.lowlevel.wait_readable(self._fd)
+        except PermissionError:
+            # A regular file, or /dev/null: never a reason to wait (epoll_ctl(2), EPERM).
+            await trio.lowlevel.checkpoint()
+        try:
+            data = os.read(self._fd, _CHUNK)
+        except OSError as error:
+            log.info("the input broke: %s", error)
+            data = b""
+        if not data:
+            raise StopAsyncIteration
+        return data
+
+
+class _Output:
+    """A descriptor that is written without ever blocking the process.
+
+    O_NONBLOCK belongs to the open file, which others may share: a terminal's shell, or our own
+    stderr. So the file is opened once more where it can be, and the flag is put back elsewhere.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._blocking = os.get_blocking(fd)
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISREG(mode):
+            return  # it never blocks for long, and opened once more it would lose its offset
+        if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+            try:
+                flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+                self._fd = os.open(f"/proc/self/fd/{fd}", flags)
+            except OSError:
+                pass  # no /proc, or another user's pipe
+            else:
+                os.close(fd)
+                self._blocking = False
+                return
+        os.set_blocking(fd, False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._blocking:
+            os.set_blocking(self._fd, True)
+        os.close(self._fd)
+
+    async def write(self, data: bytes) -> None:
+        """Write all of it; OSError when nobody will read it."""
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[os.write(self._fd, view) :]
+            except BlockingIOError:
+                await trio.lowlevel.wait_writable(self._fd)
+
+
+def _take_over() -> tuple[int, int]:
+    """Move 0 and 1 out of everybody's reach; ones that are closed count as /dev/null."""
+    null = os.open(os.devnull, os.O_RDWR)
+    while null <= 2:
+        os.set_inheritable(null, True)
+        null = os.open(os.devnull, os.O_RDWR)
+    ours = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3), fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    os.close(null)
+    return ours

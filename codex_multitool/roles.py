@@ -1,0 +1,61 @@
+"""The table of roles: the base name of argv[0] decides what this process is.
+
+Nothing of a role is imported before its name is known, and roles never import each other:
+to get another role's effect, exec the executable under that role's name.
+"""
+
+import os
+import sys
+from os.path import abspath, basename, dirname, join, realpath
+
+CLI = "codex-multitool"
+MCP_SERVER = "codex-exec-mcp-server"
+EXECVE_WRAPPER = "codex-execve-wrapper"
+LINUX_SANDBOX = "codex-linux-sandbox"
+
+
+def main(argv: list[str]) -> int:
+    """Run the role that argv[0] names; any other name is the command line.
+
+    argv: the whole vector, argv[0] included. Returns the exit status.
+    """
+    _undo_locale_coercion()
+    match basename(argv[0]) if argv else "":
+        case "codex-execve-wrapper":
+            from codex_multitool import execve_wrapper
+
+            return execve_wrapper.main(argv)
+        case "codex-linux-sandbox":
+            from codex_multitool.sandbox import main as linux_sandbox
+
+            return linux_sandbox.main(argv)
+        case "codex-exec-mcp-server":
+            from codex_multitool.mcp_server import main as mcp_server
+
+            return mcp_server.main(argv)
+        case _:
+            from codex_multitool.cli import main as cli
+
+            return cli.main(argv)
+
+
+def _undo_locale_coercion() -> None:
+    # In the C locale Python sets LC_CTYPE for itself (PEP 538): no command of ours asked for that.
+    if os.environ.get("LC_CTYPE") == "C.UTF-8":
+        try:
+            with open("/proc/self/environ", "rb") as environment:
+                found = b"\0LC_CTYPE=" in b"\0" + environment.read()
+        except OSError:
+            return
+        if not found:
+            del os.environ["LC_CTYPE"]
+
+
+def entry_point() -> int:
+    """Run the role as a console script installed by pip."""
+    return main(sys.argv)
+
+
+def executable(role: str) -> str:
+    """The absolute path under which to exec `role`: a sibling of the running executable."""
+    return join(dirname(realpath(abspath(sys.argv[0]))), role)

@@ -1,0 +1,243 @@
+"""Build the executable: a zip archive that its own first line starts, and its names beside it.
+
+    OUT/codex-multitool         our modules as bytecode, stored uncompressed
+    OUT/codex-multitool.lib/    the dependencies, unpacked: shared objects do not load from a zip
+    OUT/codex-exec-mcp-server, codex-execve-wrapper, codex-linux-sandbox -> codex-multitool
+
+Run with the interpreter of the virtual environment whose versions are to be shipped. The same
+inputs give the same bytes. Nothing is unpacked when the executable starts.
+"""
+
+import argparse
+import compileall
+import hashlib
+import marshal
+import os
+import py_compile
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from importlib import metadata, util
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "codex_multitool"
+CACHE = ROOT / "build" / "dependencies"
+
+# `-IS archive` would do, but then runpy finds __main__, which imports contextlib, functools and
+# importlib.util: as long again as the interpreter's own start. So the first line carries the code.
+# Linux passes all after the interpreter as one argument and other kernels split it at blanks, hence
+# none: execve(2), "Interpreter scripts". Behind it comes the path that was executed, our argv[0].
+BOOT = (
+    "(s:=__import__('sys'),s.argv.pop(0),"
+    "s.path.append(__import__('os').path.realpath(s.argv[0])),__import__('start').main())"
+)
+SHEBANG_LIMIT = 255  # BINPRM_BUF_SIZE less its NUL, Linux 5.1; older kernels lack Landlock anyway
+
+# zipfile's earliest date, so that nothing depends on when the build ran
+EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+class BuildError(Exception):
+    """The executable cannot be built; the text says what to change."""
+
+
+def first_line(interpreter: str) -> bytes:
+    """The `#!` line that boots the archive it heads."""
+    line = os.fsencode(f"#!{interpreter} -ISc{BOOT}")
+    if any(byte in b" \t\n" for byte in os.fsencode(interpreter)):
+        raise BuildError(f"{interpreter}: a #! line cannot name an interpreter with blanks in it")
+    if len(line) > SHEBANG_LIMIT:
+        raise BuildError(f"{interpreter}: path too long for a #! line")
+    return line + b"\n"
+
+
+def base_interpreter() -> str:
+    """The interpreter behind the virtual environment: the executable must outlive the checkout."""
+    interpreter = os.path.realpath(sys.executable)
+    if Path(interpreter).is_relative_to(ROOT):
+        raise BuildError(f"{interpreter}: lies in the checkout; set PYTHON to another one")
+    return interpreter
+
+
+def bytecode(source: bytes, name: str) -> bytes:
+    """A .pyc that is never checked against its source (PEP 552)."""
+    code = compile(source, name, "exec", dont_inherit=True)
+    flags = (1).to_bytes(4, "little")
+    return util.MAGIC_NUMBER + flags + util.source_hash(source) + marshal.dumps(code)
+
+
+def archive_entries(prepared: Path) -> Iterator[tuple[str, bytes]]:
+    """Name and content of every archive member; only what the roles read from it at start.
+
+    prepared: holds files that take the place of those of the same name in the checkout.
+    The interpreter reads the whole directory of the archive at each start, some 5 us per
+    member: no sources, and the dependencies stay outside.
+    """
+    yield "__main__.py", b"import start\n\nstart.main()\n"  # for `python codex-multitool`
+    yield "start.pyc", bytecode((ROOT / "packaging" / "start.py").read_bytes(), "start.py")
+    for path in sorted(PACKAGE.rglob("*")):
+        if path.is_dir() or path.suffix == ".pyc":
+            continue
+        name = path.relative_to(ROOT).as_posix()
+        instead = prepared / name
+        content = (instead if instead.exists() else path).read_bytes()
+        if path.suffix == ".py":
+            yield name + "c", bytecode(content, name)
+        else:
+            yield name, content
+
+
+def write_archive(target: Path, head: bytes, entries: Iterator[tuple[str, bytes]]) -> int:
+    """Write the executable archive, replacing `target` at once. Returns the member count."""
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with partial.open("wb") as file:
+            file.write(head)
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+                for name, content in entries:
+                    member = zipfile.ZipInfo(name, EPOCH)
+                    member.create_system = 3  # Unix, wherever it is built
+                    member.external_attr = 0o100644 << 16
+                    archive.writestr(member, content)
+                count = len(archive.namelist())
+        partial.chmod(0o755)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return count
+
+
+def requirements() -> list[str]:
+    """The run-time dependencies that pyproject.toml declares."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)["project"]
+    return [str(requirement) for requirement in project["dependencies"]]
+
+
+def tested_versions(wanted: list[str]) -> list[str]:
+    """`name==version` of all that `wanted` pulls in here, so that what is tested is shipped."""
+    versions: dict[str, str] = {}
+    pending = list(wanted)
+    while pending:
+        requirement = pending.pop()
+        name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0].lower()
+        if name in versions or "extra ==" in requirement:
+            continue
+        try:
+            installed = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue  # not for this platform; pip decides
+        versions[name] = installed.version
+        pending += installed.requires or []
+    return sorted(f"{name}=={version}" for name, version in versions.items())
+
+
+def dependencies() -> Path:
+    """A folder with the dependencies, compiled; made once per set of inputs."""
+    wanted = requirements()
+    versions = tested_versions(wanted)
+    identity = "\n".join([sys.version, sysconfig.get_platform(), *wanted, *versions, ""])
+    target = CACHE / hashlib.sha256(identity.encode()).hexdigest()[:16]
+    if target.is_dir():
+        return target
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as temporary:
+        folder = Path(temporary, "lib")
+        install(folder, wanted, versions)
+        (folder / ".inputs").write_text(identity)
+        try:
+            folder.rename(target)
+        except OSError:
+            if not target.is_dir():  # another build was first
+                raise
+    return target
+
+
+def install(folder: Path, wanted: list[str], versions: list[str]) -> None:
+    """Let pip install `wanted` into `folder`, in these versions, and compile it."""
+    print("Installing the dependencies", flush=True)
+    constraints = folder.with_name("constraints.txt")
+    constraints.write_text("\n".join(versions) + "\n")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--use-pep517", "--no-compile"]
+    command += ["--target", str(folder), "--constraint", str(constraints), *wanted]
+    # A user's pip.conf may ask for what --target cannot do.
+    settings = {"PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0", "PIP_NO_INPUT": "1"}
+    if subprocess.run(command, env={**os.environ, **settings}, check=False).returncode != 0:
+        raise BuildError("pip could not install the dependencies; its messages are above")
+    shutil.rmtree(folder / "bin", ignore_errors=True)
+    compileall.compile_dir(
+        folder,
+        quiet=2,  # some packages carry test files that are meant not to compile
+        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+    )
+
+
+def place_dependencies(source: Path, target: Path) -> None:
+    """Make `target` a copy of `source`, unless it is one."""
+    try:
+        if (target / ".inputs").read_bytes() == (source / ".inputs").read_bytes():
+            return
+    except OSError:
+        pass  # none there yet
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.copytree(source, partial)
+    shutil.rmtree(target, ignore_errors=True)
+    partial.rename(target)
+
+
+def prepare_sandbox(prepared: Path) -> None:
+    """Let the sandbox room write down what it would otherwise ask its packages at each start."""
+    target = prepared / PACKAGE.name / "sandbox" / "prepared.py"
+    target.parent.mkdir(parents=True)
+    command = [sys.executable, "-m", "codex_multitool.sandbox.precompute", str(target)]
+    if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
+        raise BuildError("the sandbox could not prepare its data; its messages are above")
+    if not target.is_file():
+        raise BuildError(f"codex_multitool.sandbox.precompute wrote no {target.name}")
+
+
+def link(target: Path, name: str) -> None:
+    """Make `name` beside `target` a symbolic link to it."""
+    partial = target.with_name(f".{name}.{os.getpid()}")
+    partial.symlink_to(target.name)
+    partial.replace(target.with_name(name))
+
+
+def build(out: Path) -> None:
+    """Build the executable, its dependencies and its other names into `out`."""
+    head = first_line(base_interpreter())
+    roles = runpy.run_path(str(PACKAGE / "roles.py"))
+    target = out / str(roles["CLI"])
+    out.mkdir(parents=True, exist_ok=True)
+    place_dependencies(dependencies(), target.with_name(f"{target.name}.lib"))
+    with tempfile.TemporaryDirectory() as prepared:
+        prepare_sandbox(Path(prepared))
+        count = write_archive(target, head, archive_entries(Path(prepared)))
+    for role in ("MCP_SERVER", "EXECVE_WRAPPER", "LINUX_SANDBOX"):
+        link(target, str(roles[role]))
+    print(f"{target}: {count} members, {target.stat().st_size // 1024} KiB")
+
+
+def main() -> int:
+    """Build; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Build the codex-multitool executable.")
+    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="target folder")
+    arguments = parser.parse_args()
+    try:
+        build(arguments.out.resolve())
+    except BuildError as error:
+        print(f"zipapp: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+"""The catalogue."""
+
+from __future__ import annotations
+
+from tests.attacks.catalogue import (
+    calls,
+    files,
+    forged,
+    identity,
+    kernel,
+    lookalikes,
+    processes,
+    repositories,
+    sockets,
+    spellings,
+    variables,
+)
+
+CLASSES = tuple(
+    found
+    for module in (
+        *(spellings, identity, kernel, lookalikes, variables, repositories, forged),
+        *(files, calls, sockets, processes),
+    )
+    for found in module.CLASSES
+)

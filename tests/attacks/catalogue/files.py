@@ -1,0 +1,87 @@
+"""Writing outside the workspace."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Unpack
+
+from tests.attacks.attack import REFUSED, Attack, Class, More, Sandbox, refused
+
+_ROOT = os.getuid() == 0
+
+
+def _file(name: str, script: str, **more: Unpack[More]) -> Attack:
+    return replace(Attack(name, script, REFUSED), **more)
+
+
+# The name leads outside for a moment, again and again.
+_SWAP = """
+mkdir d
+for i in $(seq 150); do rm -rf d; ln -s "$OUT" d; rm -f d; mkdir d; done 2>/dev/null &
+for i in $(seq 2000); do echo written >d/file; done 2>&1 | sort -u; wait
+"""
+_METADATA = "Landlock does not limit metadata, and programs that work in a workspace need to set it"
+
+BY_PATH = Class(
+    "writing outside by another path",
+    (
+        _file("redirection", 'echo written >"$OUT/file"'),
+        _file("append", 'echo written >>"$OUT/file"'),
+        _file("new-file", 'echo written >"$OUT/new"'),
+        _file("dot-dot", "d=../../out/${OUT##*/}; echo written >$d/file"),
+        _file("after-cd", 'cd "$OUT"; echo written >file'),
+        _file("write-through-proc-root", 'echo written >"/proc/self/root$OUT/file"'),
+        _file("through-a-symlink", 'ln -s "$OUT" d; echo written >d/file'),
+        _file("symlink-to-file", 'ln -s "$OUT/file" f; echo written >f'),
+        _file("dangling-symlink", 'ln -s "$OUT/new" f; echo written >f'),
+        _file("through-a-hard-link", 'ln "$OUT/file" f && echo written >f'),
+        _file("rename-over", 'echo written >f; mv -f f "$OUT/file"'),
+        _file("take-away", 'mv "$OUT/file" f'),
+        _file("copied-over", 'echo written >f; cp f "$OUT/file"'),
+        _file("dd", 'echo written | dd of="$OUT/file" status=none'),
+        _file("remove", 'rm "$OUT/file"'),
+        _file("make-directory", 'mkdir "$OUT/d"'),
+        _file("make-symlink", 'ln -s x "$OUT/s"'),
+        _file("make-fifo", 'mkfifo "$OUT/f"'),
+        _file("truncate-command", 'truncate -s 0 "$OUT/file"'),
+        _file("sed-in-place", 'sed -i s/untouched/written/ "$OUT/file"'),
+        _file("the-users-rules", 'echo >>"$CODEX_HOME/rules/default.rules"'),
+        _file("more-rules-of-the-users", 'echo >"$CODEX_HOME/rules/more.rules"'),
+        _file("start-up-file", 'echo >>"$HOME/.profile"'),
+        _file("git-settings-of-the-users", "git config --global alias.x y"),
+        Attack("read-only-workspace", "echo >file", REFUSED, sandbox=Sandbox.READ_ONLY, bare=False),
+        Attack("swapped-while-written", _SWAP, refused("^.*d/file: ")),
+    ),
+)  # fmt: skip
+
+METADATA = Class(
+    "metadata of files outside",
+    (
+        _file("chmod-read-only", 'chmod 777 "$OUT/file"', sandbox=Sandbox.READ_ONLY),
+        _file("touch-read-only", 'touch -d 2001-01-01 "$OUT/file"', sandbox=Sandbox.READ_ONLY),
+        _file("chmod-in-a-workspace", 'chmod 777 "$OUT/file"', open=_METADATA),
+        _file("touch-in-a-workspace", 'touch -d 2001-01-01 "$OUT/file"', open=_METADATA),
+        _file("attributes", 'chattr +d "$OUT/file"', bare=_ROOT),
+    ),
+)  # fmt: skip
+
+
+def _device(name: str, script: str) -> Attack:
+    """Should one of these get through, it leaves all as it was."""
+    return _file(name, script, bare=False)
+
+
+DEVICES = Class(
+    "devices and the kernel's own files",
+    (
+        _device("raw-disk", "for d in /dev/[svx]d[a-z] /dev/nvme0n1 /dev/mem; do : <>$d; done"),
+        _device("make-a-disk", "mknod d b 254 0 && : <>d"),
+        _device("kernel-setting", "f=/proc/sys/vm/swappiness; v=$(<$f); echo $v >$f"),
+        _device("core-pattern", 'f=/proc/sys/kernel/core_pattern; v=$(<$f); echo "$v" >$f'),
+        _device("control-group", "mkdir /sys/fs/cgroup/attack && rmdir /sys/fs/cgroup/attack"),
+        _device("console", "for d in /dev/tty[0-9] /dev/console; do : <>$d; done"),
+    ),
+)  # fmt: skip
+
+CLASSES = (BY_PATH, METADATA, DEVICES)

@@ -1,0 +1,115 @@
+"""What the sandbox wrote into a repository makes an allowed git act outside."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Unpack
+
+from tests.attacks.attack import HARMLESS, Attack, Class, More, Need
+
+_REPOSITORY = frozenset({Need.REPOSITORY})
+_EVIL = '#!/bin/sh\necho written >"$OUT/file"\n'
+_NAMED_BY_THE_REPOSITORY = (
+    "a setting whose name the repository chooses cannot be overridden by environment:"
+    " .git/config must be out of the sandbox's reach"
+)
+_LINK = "an allowed program follows a symbolic link that the sandbox made"
+
+
+def _git(name: str, script: str, **more: Unpack[More]) -> Attack:
+    evil = Attack(name, script, HARMLESS, HARMLESS, {"e": _EVIL}, needs=_REPOSITORY)
+    return replace(evil, **more)
+
+
+def _set(name: str, settings: str, script: str, **more: Unpack[More]) -> Attack:
+    """settings: KEY=VALUE words, written into .git/config."""
+    words = (word.partition("=") for word in settings.split())
+    lines = [f"git config {key} '{value}'" for key, _, value in words]
+    return _git(name, "; ".join([*lines, script]), **more)
+
+
+HOOKS = Class(
+    "hooks",
+    (
+        _git("pre-commit", "mkdir -p .git/hooks; cp e .git/hooks/pre-commit;"
+             " git commit -q --allow-empty -m x"),
+        _git("post-checkout", "mkdir -p .git/hooks; cp e .git/hooks/post-checkout;"
+             " git checkout -q -b other"),
+        _git("reference-transaction",
+             "mkdir -p .git/hooks; cp e .git/hooks/reference-transaction; git checkout -qb other"),
+        _set("hooks-path", "core.hooksPath=h",
+             "mkdir h; cp e h/pre-commit; git commit -q --allow-empty -m x"),
+        _git("gitdir-file", "mv .git g; mkdir -p g/hooks; cp e g/hooks/pre-commit;"
+             " echo gitdir: g >.git; git commit -q --allow-empty -m x"),
+    ),
+)  # fmt: skip
+
+SETTINGS = Class(
+    "settings with fixed names",
+    (
+        _set("fsmonitor", "core.fsmonitor=./e", "git status"),
+        _set("editor-setting", "core.editor=./e", "git commit --allow-empty"),
+        _set("ssh-command", "core.sshCommand=./e", "git fetch ssh://localhost/x"),
+        _set("git-proxy", "core.gitProxy=./e", "git fetch git://127.0.0.1/x"),
+        _set("gpg-program", "commit.gpgSign=true gpg.program=./e",
+             "git commit -q --allow-empty -m x"),
+        _set("gpg-openpgp-program", "commit.gpgSign=true gpg.openpgp.program=./e",
+             "git commit -q --allow-empty -m x"),
+        _set("gpg-ssh-key-command",
+             "commit.gpgSign=true gpg.format=ssh gpg.ssh.defaultKeyCommand=./e",
+             "git commit -q --allow-empty -m x"),
+        _git("ext-remote", "git config protocol.ext.allow always; git fetch 'ext::./e'"),
+        _git("included-file", "git config include.path ../c; git status",
+             files={"c": "[core]\nfsmonitor = ./e\n", "e": _EVIL}),
+        _git("nested-bare-repository",
+             "cp -r .git b; git config -f b/config core.worktree $PWD;"
+             " git config -f b/config core.fsmonitor $PWD/e; cd b; git status"),
+        _set("submodule-fsmonitor", "core.fsmonitor=../e",
+             "mkdir s; cp -r .git s/.git; git add -f s; git status", bare=False),
+    ),
+)  # fmt: skip
+
+CHOSEN = Class(
+    "settings whose names the repository chooses",
+    (
+        _set("diff-external", "diff.external=./e", "echo x >>tracked; git diff",
+             open=_NAMED_BY_THE_REPOSITORY),
+        _set("textconv", "diff.x.textconv=./e",
+             "echo '* diff=x' >.gitattributes; echo x >>tracked; git diff",
+             open=_NAMED_BY_THE_REPOSITORY),
+        _set("diff-command", "diff.x.command=./e",
+             "echo '* diff=x' >.gitattributes; echo x >>tracked; git diff",
+             open=_NAMED_BY_THE_REPOSITORY),
+        _set("clean-filter", "filter.x.clean=./e",
+             "echo '* filter=x' >.gitattributes; echo x >>tracked; git add -f tracked",
+             open=_NAMED_BY_THE_REPOSITORY),
+        _set("clean-filter-on-status", "filter.x.clean=./e",
+             "echo '* filter=x' >.gitattributes; touch tracked; git status",
+             open=_NAMED_BY_THE_REPOSITORY),
+        _set("smudge-filter", "filter.x.smudge=./e",
+             "echo '* filter=x' >.gitattributes; rm tracked; git checkout tracked",
+             open=_NAMED_BY_THE_REPOSITORY),
+        _set("upload-pack", "remote.origin.uploadpack=./e", "git fetch"),
+        _set("remote-helper", "remote.origin.vcs=x", "cp e git-remote-x; PATH=.:$PATH git fetch"),
+        _git("work-tree", 'git config core.worktree "$OUT"; git checkout -f',
+             open=_NAMED_BY_THE_REPOSITORY),
+    ),
+)  # fmt: skip
+
+LINKS = Class(
+    "files of a repository that lead outside",
+    (
+        _git("commit-message-link",
+             'ln -sf "$OUT/file" .git/COMMIT_EDITMSG; git commit -q --allow-empty -m written',
+             open=_LINK),
+        _git("fetch-head-link", 'ln -s "$OUT/file" .git/FETCH_HEAD; git fetch ./remote.git',
+             open=_LINK),
+        _git("log-link", 'ln -sf "$OUT/file" .git/logs/HEAD; git commit -q --allow-empty -m x',
+             open=_LINK),
+        _git("objects-link", 'mkdir o; cp -r .git/objects/* o/; rm -r .git/objects;'
+             ' ln -s "$OUT" .git/objects; cp -r o/* .git/objects/; echo x >n; git add -f n',
+             open=_LINK),
+    ),
+)  # fmt: skip
+
+CLASSES = (HOOKS, SETTINGS, CHOSEN, LINKS)

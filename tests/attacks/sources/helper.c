@@ -1,0 +1,5 @@
+/* What `sign` needs. */
+int helper(void)
+{
+    return 0;
+}

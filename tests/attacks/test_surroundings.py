@@ -1,0 +1,108 @@
+"""What a command, or a call, would make the server take for granted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from tests.attacks.attack import Sandbox
+from tests.attacks.conftest import MODES, Serve
+from tests.end_to_end.client import RpcError, ToolError
+
+over_modes = pytest.mark.parametrize("mode", MODES)
+EVIL = '#!/bin/sh\necho written >"$OUT/file"\n'
+
+
+@over_modes
+def test_the_working_directory_of_a_call_is_no_writable_root(mode: str, serve: Serve) -> None:
+    server = serve(mode)
+    server.enforce(Sandbox.WORKSPACE)
+    out = server.root / "out"
+    result = server.client.shell("echo written >file", workdir=str(out))
+    assert "Permission denied" in result.output
+    (server.root / "ws/link").symlink_to(out)
+    result = server.client.shell("echo written >file", workdir=str(server.root / "ws/link"))
+    assert "Permission denied" in result.output
+    assert list(out.iterdir()) == []
+
+
+@over_modes
+def test_rules_in_the_workspace_are_none(mode: str, serve: Serve) -> None:
+    server = serve(mode)
+    server.enforce(Sandbox.WORKSPACE)
+    ws, out = server.root / "ws", server.root / "out"
+    script = (
+        "mkdir -p .codex/rules rules;"
+        " echo 'prefix_rule(pattern=[\"touch\"])' >.codex/rules/a.rules;"
+        f" cp .codex/rules/a.rules rules; CODEX_HOME=$PWD/.codex touch {out}/file"
+    )
+    assert "Permission denied" in server.client.shell(script, workdir=str(ws)).output
+    assert "Permission denied" in server.client.shell(f"touch {out}/file", workdir=str(ws)).output
+    assert list(out.iterdir()) == []
+
+
+@over_modes
+def test_a_writable_root_that_became_a_link_is_none(mode: str, serve: Serve) -> None:
+    server = serve(mode)
+    ws, out = server.root / "ws", server.root / "out"
+    (ws / "inner").mkdir()
+    policy = {
+        "type": "workspace-write",
+        "writable_roots": [str(ws / "inner")],
+        "exclude_slash_tmp": True,
+        "exclude_tmpdir_env_var": True,
+    }
+    state = {"sandboxPolicy": policy, "sandboxCwd": str(ws)}
+    assert server.client.request("codex/sandbox-state/update", state) == {}
+    server.client.shell(f"rmdir inner; ln -s {out} inner", workdir=str(ws))
+    try:
+        output = server.client.shell("echo written >inner/file", workdir=str(ws)).output
+    except (RpcError, ToolError) as refusal:
+        output = str(refusal)
+    assert "Permission denied" in output or "leads out" in output
+    assert list(out.iterdir()) == []
+
+
+@over_modes
+def test_what_was_once_writable_stays_untrusted(mode: str, serve: Serve) -> None:
+    server = serve(mode)
+    server.enforce(Sandbox.WORKSPACE)
+    ws, out = server.root / "ws", server.root / "out"
+    (ws / "ls").write_text(EVIL)
+    (ws / "ls").chmod(0o755)
+    server.client.shell(":", workdir=str(ws))
+    server.enforce(Sandbox.READ_ONLY)
+    result = server.client.shell(f"export OUT={out}; PATH=$PWD:$PATH; ls", workdir=str(ws))
+    assert "Permission denied" in result.output
+    assert result.structured is not None
+    (told,) = result.structured["decisions"]
+    assert (told["decision"], "stays in the sandbox" in told["reason"]) == ("run", True)
+    assert list(out.iterdir()) == []
+
+
+@over_modes
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+def test_a_workspace_that_is_mounted_elsewhere_too(mode: str, serve: Serve) -> None:
+    """Landlock lets a command write under either path; so neither may be trusted."""
+    unshare = shutil.which("unshare")
+    mounting = 'mkdir "$1/mounted"; mount --bind "$1/ws" "$1/mounted"; shift; exec "$@"'
+    if unshare is None or subprocess.run([unshare, "-m", "true"], check=False).returncode:
+        pytest.skip("no mount namespace is to be had")
+    server = serve(mode, mount=(unshare, "-m", "sh", "-ec", mounting, "sh"))
+    server.enforce(Sandbox.WORKSPACE)
+    ws, out = server.root / "ws", server.root / "out"
+    (ws / "ls").write_text(EVIL)
+    (ws / "ls").chmod(0o755)
+    for script in (
+        "$R/mounted/ls",
+        "PATH=$R/mounted:$PATH; ls",
+        "ln -s $PYTHON deploy; $R/mounted/deploy -c pass",
+    ):
+        result = server.client.shell(f"export OUT={out} R={server.root}; {script}", workdir=str(ws))
+        assert result.structured is not None
+        told = [decision["decision"] for decision in result.structured["decisions"]]
+        assert "escalate" not in told, (script, result)
+    assert list(out.iterdir()) == []

@@ -1,0 +1,114 @@
+"""`make bench` runs, its table and its JSON say the same, and the page shows what it writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.measures import MEASURES
+from bench.report import BEGIN, END, number
+from bench.subjects import ROOT
+from tests import peer
+from tests.executables import built
+
+ROWS = [row for measure in MEASURES for row in measure.rows]
+PAGE = ROOT / "docs" / "performance.md"
+BUILD_SHELLS = ROOT / "packaging" / "shells" / "build.py"
+
+
+def bench(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bench", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        cwd=ROOT,
+        env={**os.environ, "CODEX_MULTITOOL_DIST": str(built())},
+    )
+
+
+@pytest.fixture
+def installed() -> None:
+    """What the bench compares with, or a reason to skip."""
+    try:
+        peer.original()
+    except peer.Unavailable as reason:
+        pytest.skip(f"the original is not to be had: {reason}")
+    command = [sys.executable, str(BUILD_SHELLS), "--print-path", "bash"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    if found.returncode != 0:
+        pytest.skip(f"no patched bash: {found.stderr.strip()}")
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split(" | ")]
+
+
+def tabled(lines: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The table's rows by what they measure; each by column title."""
+    titles, _, *rows = (cells(line) for line in lines)
+    assert all(len(row) == len(titles) for row in rows)
+    return {row[0]: dict(zip(titles, row, strict=True)) for row in rows}
+
+
+@pytest.mark.usefixtures("installed")
+def test_table_and_json_of_some_rows_agree(tmp_path: Path) -> None:
+    names = ["call-read-only", "exec-denied", "spawn"]
+    wanted = [word for name in names for word in ("--only", name)]
+    done = bench("--quick", "--json", tmp_path / "deep" / "found.json", *wanted)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "deep" / "found.json").read_text())
+    assert list(found["rows"]) == names
+    assert found["quick"]
+    table = tabled(done.stdout.splitlines())
+    assert list(table) == [found["rows"][name]["what"] for name in names]
+    for row in found["rows"].values():
+        agrees(table[row["what"]], row)
+    assert [line.split()[1] for line in done.stderr.splitlines()] == names
+
+
+def agrees(shown: dict[str, str], row: dict[str, Any]) -> None:
+    medians, ratios = row["medians"], row["ratios"]
+    for column, title in (("original", "original"), ("ours", "ours"), ("floor", "floor")):
+        assert shown[title] == number(medians.get(column))
+        assert len(row["samples"].get(column, [])) == (column in medians)
+    if "original" in medians:
+        assert ratios["ours"] == pytest.approx(medians["ours"] / medians["original"])
+        assert shown["ratio"].split()[0] == f"{ratios['ours']:.2f}"
+        missed = ratios["ours"] > row["targets"]["ours"]
+        assert ("✗" in shown["ratio"], row["met"]["ours"]) == (missed, not missed)
+    else:
+        assert shown["ratio"] == ""
+
+
+def test_help_names_every_row() -> None:
+    done = bench("--help")
+    assert done.returncode == 0
+    listed = done.stdout.partition("rows:\n")[2].splitlines()
+    assert [line.split(maxsplit=1) for line in listed] == [[row.name, row.what] for row in ROWS]
+
+
+def test_unknown_row_is_refused() -> None:
+    done = bench("--only", "no-such-row")
+    assert done.returncode == 2
+    assert "no-such-row" in done.stderr
+
+
+def test_page_takes_whole_runs_only() -> None:
+    before = PAGE.read_bytes()
+    done = bench("--write-page", "--quick")
+    assert (done.returncode, PAGE.read_bytes()) == (2, before)
+
+
+def test_page_shows_the_rows_that_are_measured() -> None:
+    generated = PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
+    lines = [line for line in generated.splitlines() if line.startswith("|")]
+    assert list(tabled(lines)) == [row.what for row in ROWS]

@@ -1,0 +1,511 @@
+"""`codex-multitool exec` as a process of the built executable, with and without a terminal."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from codex_multitool import roles
+from codex_multitool.execpolicy.parser import Source, parse
+from codex_multitool.execpolicy.rules import Decision
+from tests.cli.terminal import DEADLINE, END, INTERRUPT, QUIT, SUSPEND, Terminal
+from tests.end_to_end.processes import MARK, kill_marked, marked, wait_until
+from tests.executables import built
+from tests.mcp_server.tool import kernel_refusal, patched_shell
+
+QUESTION = "[n] no > "
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A user's home and workspace, outside /tmp."""
+
+    folder: Path
+    mark: str
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    @property
+    def workspace(self) -> Path:
+        return self.folder / "workspace"
+
+    def rules(self, text: str) -> None:
+        (self.home / "rules").mkdir(exist_ok=True)
+        (self.home / "rules" / "mine.rules").write_text(text)
+
+    def environment(self, **more: str) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "CODEX_BASH_PATH")}
+        return {**kept, "CODEX_HOME": str(self.home), MARK: self.mark, "TERM": "xterm", **more}
+
+    def run(
+        self, *words: str, typed: str = "", pass_fds: Sequence[int] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        """Run it without a terminal."""
+        return subprocess.run(
+            [built() / roles.CLI, "exec", *words],
+            cwd=self.workspace,
+            env=self.environment(),
+            input=typed,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=DEADLINE,
+            start_new_session=True,
+            pass_fds=pass_fds,
+        )
+
+    def terminal(self, *words: str, **more: str) -> Terminal:
+        return Terminal(
+            [built() / roles.CLI, "exec", *words], self.environment(**more), self.workspace
+        )
+
+
+@pytest.fixture
+def ground() -> Iterator[Ground]:
+    if kernel_refusal() is not None:
+        pytest.skip(f"no kernel interception: {kernel_refusal()}")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        made = Ground(Path(folder).resolve(), str(uuid.uuid4()))
+        made.home.mkdir()
+        made.workspace.mkdir()
+        yield made
+        kill_marked(made.mark)
+
+
+class TestCommand:
+    def test_it_has_the_callers_stdin_stdout_and_stderr(self, ground: Ground) -> None:
+        done = ground.run("cat; echo wrong >&2", typed="typed\n")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "typed\n", "wrong\n")
+
+    def test_output_is_live(self, ground: Ground) -> None:
+        with subprocess.Popen(
+            [built() / roles.CLI, "exec", "echo first; read line; echo $line"],
+            env=ground.environment(),
+            cwd=ground.workspace,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdin
+            assert process.stdout
+            assert process.stdout.readline() == "first\n"
+            out, _ = process.communicate("second\n", timeout=DEADLINE)
+            assert out == "second\n"
+
+    def test_one_word_is_a_script_and_several_are_a_program_with_arguments(
+        self, ground: Ground
+    ) -> None:
+        assert ground.run("echo $((1+1)) | cat").stdout == "2\n"
+        assert ground.run("--", "printf", "%s|", "a b", "$HOME", "--tree").stdout == (
+            "a b|$HOME|--tree|"
+        )
+
+    @pytest.mark.parametrize(
+        ("script", "status"),
+        [("exit 7", 7), ("kill -9 $$", 128 + 9), ("no-such-program", 127), ("true", 0)],
+    )
+    def test_exit_status_is_the_commands(self, ground: Ground, script: str, status: int) -> None:
+        assert ground.run("--", script).returncode == status
+
+    def test_signals_that_our_caller_blocked_are_no_matter(self, ground: Ground) -> None:
+        blocking = (
+            "import os, signal, sys\n"
+            "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})\n"
+            "os.execv(sys.argv[1], sys.argv[1:])"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", blocking, built() / roles.CLI, "exec", "true; exit 7"],
+            env=ground.environment(),
+            check=False,
+            timeout=DEADLINE,
+        )
+        assert done.returncode == 7
+
+    def test_time_is_up(self, ground: Ground) -> None:
+        done = ground.run("--timeout", "0.2", "--", "sleep", "1000")
+        assert done.returncode == 124
+        assert "ended after 0.2 seconds" in done.stderr
+        assert marked(ground.mark) == []
+
+    def test_what_it_leaves_running_is_ended_and_named(self, ground: Ground) -> None:
+        done = ground.run("setsid sleep 1000 & echo done")
+        assert (done.returncode, done.stdout) == (0, "done\n")
+        assert re.search(r"ended what was left running: (setsid )?sleep 1000 \(\d+\)", done.stderr)
+        assert marked(ground.mark) == []
+
+    def test_directory_is_the_one_asked_for(self, ground: Ground) -> None:
+        (ground.workspace / "below").mkdir()
+        done = ground.run("-C", "below", "--", "sh", "-c", "pwd; echo $PWD")
+        assert done.stdout == f"{ground.workspace}/below\n" * 2
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+    def test_signal_to_us_ends_the_whole_tree(self, ground: Ground, number: int) -> None:
+        with subprocess.Popen(
+            [built() / roles.CLI, "exec", "setsid sleep 1000 & echo up; sleep 1000; true"],
+            env=ground.environment(),
+            cwd=ground.workspace,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as process:
+            assert process.stdout
+            assert process.stdout.readline() == b"up\n"
+            process.send_signal(number)
+            assert process.wait(DEADLINE) == 128 + number
+        wait_until(lambda: marked(ground.mark) == [], "no process is left")
+
+
+class TestSandbox:
+    @pytest.mark.parametrize(
+        ("mode", "inside", "outside"),
+        [
+            ("read-only", False, False),
+            ("workspace-write", True, False),
+            ("danger-full-access", True, True),
+        ],
+    )
+    def test_mode_says_what_can_be_written(
+        self, ground: Ground, mode: str, inside: bool, outside: bool
+    ) -> None:
+        ground.run("--sandbox", mode, "echo x > here; echo x > ../there")
+        assert (ground.workspace / "here").exists() == inside
+        assert (ground.folder / "there").exists() == outside
+
+    def test_allowed_program_leaves_it_and_its_neighbour_does_not(self, ground: Ground) -> None:
+        ground.rules('prefix_rule(pattern=["touch", "allowed"], decision="allow")')
+        done = ground.run("touch allowed; touch other")
+        assert done.returncode != 0
+        assert (ground.workspace / "allowed").exists()
+        assert not (ground.workspace / "other").exists()
+
+    def test_rules_option_adds_to_the_users_rules(self, ground: Ground) -> None:
+        more = ground.folder / "more.rules"
+        more.write_text('prefix_rule(pattern=["touch"], decision="forbidden")')
+        ground.rules('prefix_rule(pattern=["touch"], decision="allow")')
+        done = ground.run("--rules", str(more), "--", "touch", "x")
+        assert done.returncode == 1
+        assert f"Execution denied: Execution forbidden by policy: rule `touch` ({more}:1)" in (
+            done.stderr
+        )
+        assert not (ground.workspace / "x").exists()
+
+    def test_program_named_like_a_builtin_is_judged(self, ground: Ground) -> None:
+        ground.rules('prefix_rule(pattern=["echo"], decision="forbidden")')
+        assert ground.run("--", "echo", "hi").returncode == 1
+
+
+class TestStart:
+    def test_options_that_cannot_be_kept_are_told(self, ground: Ground) -> None:
+        for words, told in (
+            (["--shell", "/no/shell", "true"], "--shell /no/shell: no such file"),
+            (["--rules", "/no/rules", "true"], "/no/rules"),
+            (["-C", "/no/dir", "true"], "No such file or directory"),
+            (["--json-fd", "77", "true"], "--json-fd 77: Bad file descriptor"),
+            (["--learn", "/no/dir/x.rules", "true"], "--learn /no/dir/x.rules: its folder"),
+        ):
+            done = ground.run(*words)
+            assert done.returncode == 125, words
+            assert told in done.stderr
+
+    def test_broken_rules_run_nothing(self, ground: Ground) -> None:
+        ground.rules('prefix_rule(pattern=["a"], decision="perhaps")')
+        done = ground.run("--", "touch", "/tmp/x")
+        assert done.returncode == 125
+        assert f"{ground.home}/rules/mine.rules:1" in done.stderr
+
+    def test_without_a_command_it_is_a_usage_error(self, ground: Ground) -> None:
+        done = ground.run()
+        assert done.returncode == 2
+        assert "CMD" in done.stderr
+
+    def test_help_teaches_by_example(self, ground: Ground) -> None:
+        done = ground.run("--help")
+        assert done.returncode == 0
+        assert "codex-multitool exec --tree 'cd src" in done.stdout
+
+    def test_wrapper_mode_judges_with_a_patched_shell(self, ground: Ground) -> None:
+        shell = patched_shell()
+        ground.rules('prefix_rule(pattern=["touch"], decision="allow")')
+        done = ground.run(
+            "--intercept=wrapper", "--shell", shell, "--tree", "touch made; ls nowhere"
+        )
+        assert (ground.workspace / "made").exists(), done.stderr
+        assert re.search(r"├─ \d+  OUTSIDE  \S+/touch made  exit 0", done.stderr)
+        assert re.search(r"└─ \d+  inside  \S+/ls nowhere  exit 2", done.stderr)
+
+
+class TestTree:
+    RULES = """
+prefix_rule(pattern=["touch"], decision="allow")
+prefix_rule(pattern=["uname"], decision="forbidden")
+"""
+
+    def test_it_shows_every_exec_with_its_fate(self, ground: Ground) -> None:
+        ground.rules(self.RULES)
+        done = ground.run("--tree", "touch x; uname; sh -c 'ls nowhere; exit 4'; kill -9 $$")
+        shown = re.sub(r"\d+\.\d{3} s", "T s", re.sub(r"(?m)^(\W*)\d+ ", r"\1PID ", done.stderr))
+        rules = ground.home / "rules" / "mine.rules"
+        root, touch, uname, sh, ls = shown.splitlines()[-5:]
+        assert re.fullmatch(r"PID  inside  \S+sh -c .*  SIGKILL T s", root)
+        assert re.fullmatch(
+            rf"├─ PID  OUTSIDE  /\S+/touch x  exit 0 T s  \(rule `touch` \({rules}:2\)\)", touch
+        )
+        assert re.fullmatch(
+            r"├─ PID  DENIED  /\S+/uname  exit 1 T s  \(Execution forbidden .*:3\)\)", uname
+        )
+        assert re.fullmatch(r"└─ PID  inside  /\S+ -c 'ls nowhere; exit 4'  exit 4 T s", sh)
+        assert re.fullmatch(r"   └─ PID  inside  /\S+/ls nowhere  exit 2 T s", ls)
+
+    def test_process_that_executes_twice_is_seen_twice(self, ground: Ground) -> None:
+        done = ground.run("--tree", "--", "env", "true")
+        lines = [line for line in done.stderr.splitlines() if "  inside  " in line]
+        assert len({re.sub(r"\W*(\d+) .*", r"\1", line) for line in lines}) == 1
+        assert ["became the next" in line for line in lines] == [True, True, False]
+
+    def test_nothing_of_it_is_printed_unasked(self, ground: Ground) -> None:
+        assert ground.run("--", "ls", "/").stderr == ""
+
+    @pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
+    def test_colours_are_for_terminals(self, ground: Ground, no_color: str, coloured: bool) -> None:
+        with ground.terminal("--tree", "--", "true", NO_COLOR=no_color) as terminal:
+            assert terminal.status() == 0
+            assert ("\x1b[32minside\x1b[m" in terminal.seen) == coloured
+            assert ("\x1b" in terminal.seen) == coloured
+
+    def test_terminal_sequences_in_arguments_are_spelled_out(self, ground: Ground) -> None:
+        done = ground.run("--tree", "--", "true", "\x1b[2J")
+        assert "\x1b" not in done.stderr
+        assert "true $'\\x1b[2J'" in done.stderr
+
+
+class TestJSON:
+    def test_it_is_the_last_line_of_stdout(self, ground: Ground) -> None:
+        ground.rules(TestTree.RULES)
+        done = ground.run("--json", "--tree", "printf unended; touch x; exit 3")
+        assert done.returncode == 3
+        assert done.stdout.startswith("unended\n{")
+        result = json.loads(done.stdout.splitlines()[-1])
+        assert (result["exit_code"], result["signal"], result["timed_out"]) == (3, None, False)
+        (decision,) = result["decisions"]
+        assert (decision["decision"], decision["argv"]) == ("escalate", ["touch", "x"])
+        shell, touch = result["execs"]
+        assert (shell["caller"], touch["caller"]) == (None, 0)
+        assert (touch["decision"], touch["exit_code"], touch["asked"]) == ("escalate", 0, False)
+
+    def test_or_goes_to_a_descriptor_which_the_command_does_not_get(self, ground: Ground) -> None:
+        reader, writer = os.pipe()
+        done = ground.run(
+            "--json-fd", str(writer), f"ls /proc/self/fd | grep -qx {writer}", pass_fds=[writer]
+        )
+        os.close(writer)
+        with os.fdopen(reader) as file:
+            result = json.loads(file.read())
+        assert done.stdout == ""
+        assert result["exit_code"] == 1
+        assert "execs" not in result
+
+    def test_signal_is_named(self, ground: Ground) -> None:
+        result = json.loads(ground.run("--json", "kill -SEGV $$").stdout)
+        assert (result["exit_code"], result["signal"]) == (139, "SIGSEGV")
+
+
+class TestLearn:
+    def test_rules_allow_what_ran_and_was_denied(self, ground: Ground) -> None:
+        learned = ground.folder / "learned.rules"
+        script = "touch 'a b'; rm -rf 'a b'; ls / >&2"
+        first = ground.run("--learn", str(learned), script)
+        assert "Execution denied" in first.stderr
+        policy = parse([Source(str(learned), learned.read_text())])
+        found = [rule for rules in policy.rules.values() for rule in rules]
+        assert {rule.decision for rule in found} == {Decision.ALLOW}
+        patterns = [[token for (token,) in rule.pattern] for rule in found]
+        assert [[os.path.basename(p[0]), *p[1:]] for p in patterns] == [
+            ["rm", "-rf", "a b"],
+            ["touch", "a b"],
+            ["ls", "/"],
+        ]
+        assert all(os.path.isabs(pattern[0]) for pattern in patterns)
+        second = ground.run("--json", "--rules", str(learned), script)
+        result = json.loads(second.stdout.splitlines()[-1])
+        assert [found["decision"] for found in result["decisions"]] == ["escalate"] * 3
+        assert "Execution denied" not in second.stderr
+
+    def test_useless_and_boundless_rules_are_comments(self, ground: Ground) -> None:
+        ground.rules('prefix_rule(pattern=["uname"], decision="forbidden")')
+        learned = ground.workspace / "learned.rules"
+        program = ground.workspace / "mine"
+        program.write_bytes(Path("/bin/true").read_bytes())
+        program.chmod(0o755)
+        ground.run(
+            "--sandbox=workspace-write", "--learn", str(learned), "uname; ./mine; echo : | sh"
+        )
+        text = learned.read_text()
+        assert parse([Source("learned", text)]).rules == {}
+        for told in ("the stricter one wins", "the sandbox can write this", "too wide"):
+            assert told in text
+
+    def test_a_file_of_somebody_elses_stays(self, ground: Ground) -> None:
+        kept = ground.folder / "kept.rules"
+        kept.write_text("# mine\n")
+        done = ground.run("--learn", str(kept), "true")
+        assert done.returncode == 125
+        assert kept.read_text() == "# mine\n"
+        learned = ground.folder / "learned.rules"
+        for words in ("ls", "pwd -L; ls /"):
+            assert ground.run("--learn", str(learned), words).returncode == 0
+        assert "pwd -L; ls /" in learned.read_text()
+
+
+class TestQuestions:
+    RULES = 'prefix_rule(pattern=["touch"], decision="prompt")'
+
+    def test_without_a_terminal_it_is_refused_and_says_how_to_allow(self, ground: Ground) -> None:
+        ground.rules(self.RULES)
+        done = ground.run("touch x; rm -rf /nowhere")
+        assert "no terminal to ask at" in done.stderr
+        assert 'give it decision="allow"' in done.stderr
+        assert f"an allow rule in {ground.home}/rules/default.rules" in done.stderr
+        assert not (ground.workspace / "x").exists()
+
+    @pytest.mark.parametrize(("answer", "made"), [(b"y\n", True), (b"n\n", False), (END, False)])
+    def test_the_answer_decides(self, ground: Ground, answer: bytes, made: bool) -> None:
+        ground.rules(self.RULES)
+        with ground.terminal("--", "touch", "x") as terminal:
+            terminal.until("touch x")
+            terminal.until(f"in {ground.workspace}, outside the sandbox?")
+            terminal.until("asked by: rule `touch`")
+            terminal.until(QUESTION)
+            terminal.type(answer)
+            assert terminal.status() == (0 if made else 1)
+            assert ("Execution denied: User " in terminal.seen) == (not made)
+        assert (ground.workspace / "x").exists() == made
+
+    @pytest.mark.parametrize(("answer", "questions"), [(b"y\n", 2), (b"s\n", 1)])
+    def test_once_and_for_this_run(self, ground: Ground, answer: bytes, questions: int) -> None:
+        ground.rules(self.RULES)
+        script = "touch x; touch x; test -e x; echo result $?"
+        with ground.terminal(script) as terminal:
+            for _ in range(questions):
+                terminal.until(QUESTION)
+                terminal.type(answer)
+            terminal.until("result 0")
+            assert terminal.status() == 0
+            assert terminal.seen.count(QUESTION) == questions
+
+    def test_always_writes_a_rule_that_ends_the_questions(self, ground: Ground) -> None:
+        target = ground.workspace / "junk"
+        words = ("--sandbox=workspace-write", "rm -rf junk; echo result $?")
+        for questions in (1, 0):
+            target.mkdir()
+            with ground.terminal(*words) as terminal:
+                for _ in range(questions):
+                    terminal.until("rm deletes whole directories")
+                    terminal.until("[a] always")
+                    terminal.until(QUESTION)
+                    terminal.type(b"a\n")
+                    terminal.until("allowed in")
+                terminal.until("result 0")
+                assert terminal.status() == 0
+                assert terminal.seen.count(QUESTION) == questions
+            assert not target.exists()
+        text = (ground.home / "rules" / "default.rules").read_text()
+        assert re.fullmatch(
+            r'prefix_rule\(pattern=\["/\S+/rm", "-rf", "junk"\], decision="allow"\)\n', text
+        )
+
+    def test_what_is_no_answer_is_asked_again(self, ground: Ground) -> None:
+        ground.rules(self.RULES)
+        with ground.terminal("--", "touch", "x") as terminal:
+            # A prompt rule is not lifted by an allow rule: `always` is not offered.
+            for keys in (b"perhaps\n", b"a\n", b"\n", b"yes\n"):
+                terminal.until(QUESTION)
+                terminal.type(keys)
+            assert terminal.status() == 0
+            assert "always" not in terminal.seen
+
+    def test_what_was_typed_before_the_question_is_no_answer(self, ground: Ground) -> None:
+        ground.rules(self.RULES)
+        with ground.terminal("echo up; sleep 1; touch x") as terminal:
+            terminal.until("up")
+            terminal.type(b"y\n")
+            terminal.until(QUESTION)
+            terminal.type(b"n\n")
+            assert terminal.status() == 1
+        assert not (ground.workspace / "x").exists()
+
+    def test_arguments_cannot_paint_the_question(self, ground: Ground) -> None:
+        ground.rules(self.RULES)
+        with ground.terminal("--", "touch", "x\x1b[2J\ny", NO_COLOR="1") as terminal:
+            terminal.until(QUESTION)
+            assert "\x1b" not in terminal.seen
+            terminal.type(b"n\n")
+            assert terminal.status() == 1
+
+    def test_clock_stands_still_meanwhile(self, ground: Ground) -> None:
+        ground.rules(self.RULES)
+        with ground.terminal("--timeout", "1.5", "touch x; echo result $?") as terminal:
+            terminal.until(QUESTION)
+            subprocess.run(["sleep", "2"], check=True)
+            terminal.type(b"y\n")
+            terminal.until("result 0")
+            assert terminal.status() == 0
+
+    def test_interrupted_question_is_a_no(self, ground: Ground) -> None:
+        ground.rules(self.RULES)
+        with ground.terminal("--", "touch", "x") as terminal:
+            terminal.until(QUESTION)
+            terminal.type(INTERRUPT)
+            assert terminal.status() != 0
+        assert not (ground.workspace / "x").exists()
+
+
+class TestSignalsOfTheTerminal:
+    @pytest.mark.parametrize(
+        ("key", "number"), [(INTERRUPT, signal.SIGINT), (QUIT, signal.SIGQUIT)]
+    )
+    def test_keys_reach_the_command(self, ground: Ground, key: bytes, number: int) -> None:
+        with ground.terminal("--", "sh", "-c", "ulimit -c 0; echo up; exec sleep 1000") as terminal:
+            terminal.until("up")
+            wait_until(
+                lambda: any(p.command == "sleep 1000" for p in marked(ground.mark)), "it sleeps"
+            )
+            terminal.type(key)
+            assert terminal.status() == 128 + number
+        assert marked(ground.mark) == []
+
+    def test_command_may_catch_them_and_go_on(self, ground: Ground) -> None:
+        script = "trap 'echo caught' INT; echo up; read line; echo got $line"
+        with ground.terminal(f'while :; do {script}; [ "$line" ] && exit 5; done') as terminal:
+            terminal.until("up")
+            terminal.type(INTERRUPT)
+            terminal.until("caught")
+            terminal.type(b"word\n")
+            terminal.until("got word")
+            assert terminal.status() == 5
+
+    def test_suspended_and_continued(self, ground: Ground) -> None:
+        with ground.terminal("--", "sleep", "2") as terminal:
+            wait_until(
+                lambda: any(p.command == "sleep 2" for p in marked(ground.mark)), "it sleeps"
+            )
+            (sleep,) = (p for p in marked(ground.mark) if p.command == "sleep 2")
+            terminal.type(SUSPEND)
+            terminal.stopped()
+            wait_until(lambda: _state(sleep.pid) == "T", "the command is stopped too")
+            os.kill(terminal.pid, signal.SIGCONT)
+            assert terminal.status() == 0
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

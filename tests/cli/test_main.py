@@ -1,0 +1,122 @@
+"""The command line: its names, its help, and how it hands over to the roles."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from codex_multitool import __version__, roles
+from tests.executables import ROOT, built
+
+FULL_ACCESS = ["--sandbox-policy-cwd", "/", "--sandbox-policy", '{"type":"danger-full-access"}']
+COMMANDS = [
+    *("mcp-server", "mcp", "execve-wrapper", "linux-sandbox"),
+    *("exec", "doctor", "debug", "sandbox", "execpolicy", "mcp-config"),
+]
+PRINT_WORDS = ["/usr/bin/printf", "<%s>"]
+
+
+@pytest.fixture(scope="module")
+def tool() -> Path:
+    return built() / roles.CLI
+
+
+def run(*command: str | bytes | Path) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [os.fsencode(word) for word in command], capture_output=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_version(tool: Path, option: str) -> None:
+    assert run(tool, option).stdout.decode() == f"{roles.CLI} {__version__}\n"
+
+
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help_lists_every_command_and_every_name(tool: Path, option: str) -> None:
+    done = run(tool, option)
+    text = done.stdout.decode()
+    assert (done.returncode, done.stderr) == (0, b"")
+    for command in COMMANDS:
+        assert f"\n  {command} " in text
+    for role in (roles.MCP_SERVER, roles.EXECVE_WRAPPER, roles.LINUX_SANDBOX):
+        assert role in text
+
+
+def test_without_a_command_help_goes_to_stderr_and_the_status_tells(tool: Path) -> None:
+    done = run(tool)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"Commands:" in done.stderr
+
+
+def test_unknown_command_is_answered_with_the_names(tool: Path) -> None:
+    done = run(tool, "frobnicate")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"No such command 'frobnicate'" in done.stderr
+    assert ", ".join(COMMANDS).encode() in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "role"),
+    [
+        ("mcp-server", roles.MCP_SERVER),
+        ("mcp", roles.MCP_SERVER),
+        ("execve-wrapper", roles.EXECVE_WRAPPER),
+        ("linux-sandbox", roles.LINUX_SANDBOX),
+    ],
+)
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_options_behind_a_role_are_the_roles_own(
+    tool: Path, command: str, role: str, option: str
+) -> None:
+    through, direct = run(tool, command, option), run(tool.with_name(role), option)
+    assert through.stdout == direct.stdout != b""
+    assert role.encode() in through.stdout
+    assert through.returncode == direct.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [b"--help"],
+        [b"--", b"a", b"--", b"-x", b"--full-auto"],
+        [b"", b" ", b"a\nb", b"*"],
+        [b"\xff\xfe", "h\u00e9".encode()],
+    ],
+)
+def test_words_reach_the_role_byte_for_byte(tool: Path, words: list[bytes]) -> None:
+    done = run(tool, "linux-sandbox", *FULL_ACCESS, "--", *PRINT_WORDS, *words)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == b"".join(b"<%s>" % word for word in words)
+
+
+def test_role_that_is_not_there_is_named(tmp_path: Path) -> None:
+    alone = tmp_path / roles.CLI
+    alone.write_text("from codex_multitool import roles; import sys; sys.exit(roles.entry_point())")
+    done = subprocess.run(
+        [sys.executable, alone, "linux-sandbox"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 125
+    assert f"cannot start {tmp_path / roles.LINUX_SANDBOX}: No such file" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_subcommand_is_imported_before_it_is_named() -> None:
+    program = (
+        "import sys; from codex_multitool.cli import main;"
+        "main.main(['x', '--help']); main.main(['x', 'debug', '--help']);"
+        "print([name for name in sys.modules if name.startswith('codex_multitool.')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    loaded = done.stdout.splitlines()[-1]
+    assert "codex_multitool.cli.debug" in loaded
+    assert "execpolicy" not in loaded
+    assert "mcp_server" not in loaded

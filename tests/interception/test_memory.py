@@ -1,0 +1,143 @@
+"""Reading strings from memory: our own, laid out as a hostile caller might."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import re
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from errno import E2BIG, EFAULT, ENAMETOOLONG
+
+import pytest
+
+from codex_multitool.interception.memory import MAX_ARG_STRLEN, MAX_STRINGS_SIZE, PATH_MAX, Memory
+
+PAGE = 4096
+PROT = mmap.PROT_READ | mmap.PROT_WRITE
+MAP_PRIVATE_ANONYMOUS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+_libc = ctypes.CDLL(None)
+_libc.mmap.restype = ctypes.c_size_t
+_libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+
+
+@pytest.fixture
+def memory() -> Iterator[Memory]:
+    opened = Memory(os.getpid())
+    yield opened
+    opened.close()
+
+
+@contextmanager
+def failing(number: int) -> Iterator[None]:
+    with pytest.raises(OSError, match=re.escape(f"[Errno {number}]")):
+        yield
+
+
+class Block:
+    """Memory that ends where nothing is mapped."""
+
+    def __init__(self, pages: int) -> None:
+        size = (pages + 1) * PAGE
+        self.start = _libc.mmap(None, size, PROT, MAP_PRIVATE_ANONYMOUS, -1, 0)
+        self.end = self.start + pages * PAGE
+        _libc.munmap(ctypes.c_void_p(self.end), PAGE)
+
+    def put(self, address: int, content: bytes) -> int:
+        ctypes.memmove(address, content, len(content))
+        return address
+
+    def vector(self, address: int, *strings: int) -> int:
+        return self.put(address, struct.pack(f"={len(strings) + 1}Q", *strings, 0))
+
+
+@pytest.mark.parametrize("length", [0, 1, PAGE - 1, PATH_MAX - 1])
+@pytest.mark.parametrize("before_end", [0, 1, 100])
+def test_a_path_may_end_where_memory_ends(memory: Memory, length: int, before_end: int) -> None:
+    block = Block(3)
+    path = b"p" * length
+    at = block.put(block.end - before_end - length - 1, path + b"\0")
+    assert memory.path(at) == path
+
+
+def test_a_path_of_path_max_is_too_long(memory: Memory) -> None:
+    block = Block(4)
+    at = block.put(block.start + 7, b"p" * PATH_MAX + b"\0")
+    with failing(ENAMETOOLONG):
+        memory.path(at)
+
+
+@pytest.mark.parametrize("address", [0, 1, 1 << 47, (1 << 64) - 1, (1 << 63) + 5])
+def test_what_is_not_mapped_is_efault(memory: Memory, address: int) -> None:
+    with failing(EFAULT):
+        memory.path(address)
+
+
+def test_a_string_that_runs_out_of_memory_is_efault(memory: Memory) -> None:
+    block = Block(1)
+    at = block.put(block.end - 5, b"abcde")
+    with failing(EFAULT):
+        memory.path(at)
+
+
+def test_a_null_vector_is_an_empty_one(memory: Memory) -> None:
+    assert memory.vector(0) == ()
+
+
+def test_pointers_and_strings_may_lie_across_pages(memory: Memory) -> None:
+    block = Block(4)
+    strings = [b"", b"one", b"t" * 5000, b"\xff\xfe non-UTF-8"]
+    at, pointers = block.start + PAGE - 2, []
+    for string in strings:
+        pointers.append(block.put(at, string + b"\0"))
+        at += len(string) + 1
+    vector = block.vector(block.start + 2 * PAGE - 12 + 5000, *pointers)
+    assert [os.fsencode(word) for word in memory.vector(vector)] == strings
+
+
+def test_a_vector_may_be_longer_than_a_page(memory: Memory) -> None:
+    block = Block(4)
+    word = block.put(block.start, b"word\0")
+    vector = block.vector(block.start + 100, *[word] * 1500)
+    assert memory.vector(vector) == ("word",) * 1500
+
+
+def test_a_vector_without_end_is_efault(memory: Memory) -> None:
+    block = Block(1)
+    word = block.put(block.start, b"word\0")
+    at = block.put(block.end - 16, struct.pack("=2Q", word, word))
+    with failing(EFAULT):
+        memory.vector(at)
+
+
+@pytest.mark.parametrize(("length", "good"), [(MAX_ARG_STRLEN - 1, True), (MAX_ARG_STRLEN, False)])
+def test_one_string_has_the_kernels_limit(memory: Memory, length: int, good: bool) -> None:
+    block = Block(40)
+    word = block.put(block.start, b"w" * length + b"\0")
+    vector = block.vector(block.end - 32, word)
+    if good:
+        assert memory.vector(vector) == ("w" * length,)
+        return
+    with failing(E2BIG):
+        memory.vector(vector)
+
+
+def test_the_same_string_many_times_has_a_limit_over_all_vectors(memory: Memory) -> None:
+    block = Block(40)
+    word = block.put(block.start, b"w" * 100_000 + b"\0")
+    half = MAX_STRINGS_SIZE // 2 // 100_009
+    vector = block.vector(block.end - 1024, *[word] * half)
+    assert len(memory.vector(vector)) == half
+    assert len(memory.vector(vector)) == half
+    with failing(E2BIG):
+        memory.vector(vector)
+
+
+def test_a_page_is_read_once(memory: Memory) -> None:
+    block = Block(1)
+    at = block.put(block.start, b"judged\0")
+    assert memory.path(at) == b"judged"
+    block.put(block.start, b"flipped\0")
+    assert memory.path(at) == b"judged"

@@ -1,0 +1,212 @@
+"""The tool `shell` on real launchers, shells and sandboxes, without a protocol around it."""
+
+import functools
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import trio
+
+from codex_multitool.escalation.decide import Judgement
+from codex_multitool.escalation.surroundings import Surroundings
+from codex_multitool.execpolicy.parser import Source, parse
+from codex_multitool.launcher.main import start_zygote
+from codex_multitool.launcher.pool import Pool
+from codex_multitool.mcp_server.calls import (
+    Answer,
+    Asker,
+    CommandResult,
+    CommandSpec,
+    SandboxState,
+    ToolError,
+)
+from codex_multitool.mcp_server.shell import ShellTool
+from codex_multitool.running.probe import refusal
+from codex_multitool.running.settings import Settings
+from codex_multitool.sandbox.policy import SandboxPolicy
+from tests import executables
+from tests.end_to_end.processes import MARK
+
+PATIENCE = 60.0  # seconds for a whole scenario, on a slow machine
+STOCK_SHELL = "/bin/bash"
+FULL_ACCESS = SandboxPolicy("danger-full-access")
+ASKS = 'prefix_rule(pattern=["mkdir"], decision="prompt")\n'
+
+T = TypeVar("T")
+Ask = Callable[[str, tuple[str, ...], str], Awaitable[Answer]]
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait, without blocking what is watched."""
+    with trio.move_on_after(20):
+        while not condition():  # noqa: ASYNC110 — /proc and files tell of no change
+            await trio.sleep(0.01)
+        return
+    pytest.fail(f"not in time: {what}")
+
+
+async def accept(_program: str, _argv: tuple[str, ...], _workdir: str) -> Answer:
+    """A human who agrees to everything."""
+    return Answer("accept")
+
+
+async def refuse_to_be_asked(program: str, argv: tuple[str, ...], workdir: str) -> Answer:
+    """For commands that nobody is to be asked about."""
+    raise AssertionError(f"asked about {program} {argv} in {workdir}")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How execs are seen: by a wrapper that a patched shell starts, or by the kernel."""
+
+    name: str
+    shell: str
+    wrapper: str | None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def way(name: str) -> Way:
+    """The way of this name; skips where it is not to be had."""
+    if name == "wrapper":
+        wrapper = executables.built() / "codex-execve-wrapper"
+        return Way(name, patched_shell(), str(wrapper))
+    refused = kernel_refusal()
+    if refused is not None:
+        pytest.skip(f"no kernel interception: {refused}")
+    return Way(name, STOCK_SHELL, None)
+
+
+def patched_shell() -> str:
+    """The patched bash; skips where it is not built."""
+    path = patched_shell_path()
+    if not os.path.exists(path):
+        pytest.skip("the patched bash is not built: run make shells")
+    return path
+
+
+@functools.cache
+def patched_shell_path() -> str:
+    """Where `make shells` puts the patched bash."""
+    builder = executables.ROOT / "packaging" / "shells" / "build.py"
+    command = [sys.executable, str(builder), "--print-path", "bash"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@functools.cache
+def kernel_refusal() -> str | None:
+    """Why there is no kernel interception here, or None; tried once."""
+
+    async def probe(pool: Pool) -> str | None:
+        return await refusal(pool, os.environ)
+
+    return with_pool(probe)
+
+
+def with_pool(scenario: Callable[[Pool], Awaitable[T]]) -> T:
+    """Run a scenario that hires launchers; they are gone when it returns."""
+    zygote = start_zygote()
+
+    async def session() -> T:
+        with trio.fail_after(PATIENCE):
+            async with trio.open_nursery() as listening:
+                result = await scenario(Pool(zygote, listening))
+                listening.cancel_scope.cancel()
+        return result
+
+    try:
+        return trio.run(session)
+    finally:
+        zygote.close()
+
+
+@dataclass
+class Tool:
+    """A server's tool, called in `workdir` and, unless told otherwise, without login."""
+
+    shell: ShellTool
+    workdir: Path
+    mark: str
+    nursery: trio.Nursery
+
+    async def __call__(
+        self,
+        command: str,
+        *,
+        policy: SandboxPolicy | None = None,
+        cwd: Path | None = None,
+        ask: Ask = refuse_to_be_asked,
+        progress: Callable[[Callable[[], str]], None] = lambda _: None,
+        **arguments: Any,
+    ) -> CommandResult:
+        """Call it; without a policy as before any state update."""
+        given = {"workdir": str(self.workdir), "timeout_ms": 30_000, "login": False, **arguments}
+        state = None if policy is None else SandboxState(policy, str(cwd or self.workdir))
+        return await self.shell.run(
+            CommandSpec(command, **given), state, Asker(ask, True, progress)
+        )
+
+
+@dataclass
+class Bench:
+    """Where the calls of one test run, and with what rules."""
+
+    way: Way
+    folder: Path
+    rules: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def workdir(self) -> Path:
+        """The commands' working directory."""
+        return self.folder / "work"
+
+    def settings(self) -> Settings:
+        """What the commands have in common."""
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(self.folder),
+            "LANG": "C.UTF-8",
+            MARK: self.mark,
+            **self.environment,
+        }
+        policy = parse([Source("test.rules", self.rules)])
+        surroundings = Surroundings(environment)
+        judgement = Judgement(policy)
+        return Settings(self.way.shell, self.way.wrapper, judgement, environment, surroundings)
+
+    def run(self, scenario: Callable[[Tool], Awaitable[T]]) -> T:
+        """Run a scenario; whatever its calls left running ends with it."""
+
+        async def session(pool: Pool) -> T:
+            async with trio.open_nursery() as nursery:
+                tool = ShellTool(self.settings(), pool, nursery)
+                result = await scenario(Tool(tool, self.workdir, self.mark, nursery))
+                nursery.cancel_scope.cancel()
+            return result
+
+        return with_pool(session)
+
+    def call(self, command: str, **more: Any) -> CommandResult:
+        """One call on its own."""
+        return self.run(lambda tool: tool(command, **more))
+
+    def refusal(self, command: str, **more: Any) -> str | None:
+        """Why one call on its own is not served; None if it is."""
+
+        async def scenario(tool: Tool) -> str | None:
+            try:
+                await tool(command, **more)
+            except ToolError as error:
+                return str(error)
+            return None
+
+        return self.run(scenario)

@@ -1,0 +1,214 @@
+"""What a confined process may write. Each denial is shown to be the sandbox's own."""
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.confined import (
+    FULL,
+    READ_ONLY,
+    USERS,
+    WORKSPACE,
+    Workspace,
+    landlock_abi,
+    require_abi,
+    workspace,
+)
+
+pytestmark = require_abi(1)
+DENIED = ("EACCES", "EPERM", "EXDEV")
+
+
+@pytest.fixture(params=USERS)
+def place(request: pytest.FixtureRequest) -> Workspace:
+    return workspace(request.param)
+
+
+# Each does one thing to argv[1], a folder with `file` and the empty folder `sub` in it.
+WRITES = {
+    "create": "open(sys.argv[1] + '/new', 'w')",
+    "overwrite": "open(sys.argv[1] + '/file', 'r+').write('x')",
+    "append": "open(sys.argv[1] + '/file', 'a').write('x')",
+    "truncate on open": "os.open(sys.argv[1] + '/file', os.O_WRONLY | os.O_TRUNC)",
+    "truncate, opened to read": "os.open(sys.argv[1] + '/file', os.O_RDONLY | os.O_TRUNC)",
+    "truncate by path": "os.truncate(sys.argv[1] + '/file', 0)",
+    "unlink": "os.unlink(sys.argv[1] + '/file')",
+    "mkdir": "os.mkdir(sys.argv[1] + '/new')",
+    "rmdir": "os.rmdir(sys.argv[1] + '/sub')",
+    "rename": "os.rename(sys.argv[1] + '/file', sys.argv[1] + '/new')",
+    "rename across": "os.rename(sys.argv[1] + '/file', sys.argv[1] + '/sub/new')",
+    "link": "os.link(sys.argv[1] + '/file', sys.argv[1] + '/new')",
+    "symlink": "os.symlink('file', sys.argv[1] + '/new')",
+    "fifo": "os.mkfifo(sys.argv[1] + '/new')",
+    "socket": "os.mknod(sys.argv[1] + '/new', 0o140600)",
+    "nameless file": "os.open(sys.argv[1], os.O_TMPFILE | os.O_RDWR)",
+    "through the root link": "open('/proc/self/root' + sys.argv[1] + '/new', 'w')",
+    "through the working directory": "os.chdir(sys.argv[1]); open('new', 'w')",
+}
+NEEDS = {"truncate, opened to read": 3, "truncate by path": 3}
+
+
+def target(place: Workspace, folder: Path) -> str:
+    """The folder, with nothing but `file` and `sub` in it."""
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    place.file(folder / "file")
+    place.folder(folder / "sub")
+    return str(folder)
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_writes_outside_the_roots_are_refused(place: Workspace, write: str) -> None:
+    if landlock_abi() < NEEDS.get(write, 1):
+        pytest.skip(f"Landlock ABI {landlock_abi()} does not cover it")
+    code = WRITES[write] + "\nprint('done')"
+    assert place.ask(FULL, code, target(place, place.outside)) == "done"
+    for policy in (READ_ONLY, WORKSPACE):
+        folder = target(place, place.outside)
+        before = sorted(os.listdir(folder))
+        assert place.ask(policy, code, folder) in DENIED
+        assert sorted(os.listdir(folder)) == before
+        assert (place.outside / "file").read_text() == "kept\n"
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_writes_under_a_root_are_not(place: Workspace, write: str) -> None:
+    if write == "rename across" and landlock_abi() < 2:
+        pytest.skip("renames across directories are always refused before Landlock ABI 2")
+    code = WRITES[write] + "\nprint('done')"
+    assert place.ask(WORKSPACE, code, target(place, place.inside)) == "done"
+    assert place.ask(READ_ONLY, code, target(place, place.inside)) in DENIED
+
+
+def test_a_listed_root_is_writable_and_its_parent_is_not(place: Workspace) -> None:
+    listed = place.folder(place.outside / "listed")
+    policy = {**WORKSPACE, "writable_roots": [str(listed)]}
+    assert place.ask(policy, "open(sys.argv[1] + '/a', 'w'); print('done')", str(listed)) == "done"
+    assert place.ask(policy, "open(sys.argv[1] + '/a', 'w')", str(place.outside)) == "EACCES"
+
+
+def test_a_root_may_be_a_file(place: Workspace) -> None:
+    single = place.file(place.outside / "single")
+    policy = {**WORKSPACE, "writable_roots": [str(single)]}
+    assert (
+        place.ask(policy, "open(sys.argv[1], 'w').write('new'); print('done')", str(single))
+        == "done"
+    )
+    assert single.read_text() == "new"
+    assert place.ask(policy, "os.unlink(sys.argv[1])", str(single)) == "EACCES"
+
+
+def test_files_move_between_roots(place: Workspace) -> None:
+    if landlock_abi() < 2:
+        pytest.skip("renames across directories are always refused before Landlock ABI 2")
+    other = place.folder(place.outside / "other")
+    place.file(place.inside / "a")
+    policy = {**WORKSPACE, "writable_roots": [str(other)]}
+    code = "os.rename(sys.argv[1], sys.argv[2]); print('done')"
+    assert place.ask(policy, code, str(place.inside / "a"), str(other / "a")) == "done"
+
+
+def test_a_missing_root_is_left_out(place: Workspace) -> None:
+    policy = {**WORKSPACE, "writable_roots": [str(place.outside / "missing" / "deep")]}
+    ran = place.run(policy, "touch", "here")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert place.ask(policy, "os.mkdir(sys.argv[1])", str(place.outside / "missing")) == "EACCES"
+
+
+def test_tmp_and_tmpdir_are_writable_unless_excluded(place: Workspace) -> None:
+    code = "import tempfile; tempfile.TemporaryFile(dir=sys.argv[1]); print('done')"
+    environ = {"TMPDIR": str(place.outside)}
+    for policy, tmp, tmpdir in (
+        ({"type": "workspace-write"}, True, True),
+        ({"type": "workspace-write", "exclude_slash_tmp": True}, False, True),
+        (WORKSPACE, False, False),
+    ):
+        for folder, writable in (("/var/tmp", False), (str(place.outside), tmpdir)):
+            expected = "done" if writable else "EACCES"
+            assert place.ask(policy, code, folder, environ=environ) == expected, (policy, folder)
+        made = place.ask(
+            policy, "import tempfile\nprint(tempfile.TemporaryFile(dir='/tmp') and 'done')"
+        )
+        assert made == ("done" if tmp else "EACCES")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a device")
+@pytest.mark.parametrize("kind", [stat.S_IFBLK, stat.S_IFCHR])
+def test_a_device_cannot_be_made_even_under_a_root(kind: int) -> None:
+    place = workspace(None)
+    code = f"os.mknod(sys.argv[1], {kind | 0o600}, os.makedev(7, 200)); print('done')"
+    if (free := place.ask(FULL, code, str(place.inside / "free"))) != "done":
+        pytest.skip(f"this root cannot make a device: {free}")
+    assert place.ask(WORKSPACE, code, str(place.inside / "kept")) == "EACCES"
+
+
+METADATA = {
+    "chmod": "os.chmod(sys.argv[1], 0o600)",
+    "fchmod": "os.fchmod(os.open(sys.argv[1], os.O_RDONLY), 0o600)",
+    "chown": "os.chown(sys.argv[1], os.getuid(), os.getgid())",
+    "fchown": "os.fchown(os.open(sys.argv[1], os.O_RDONLY), os.getuid(), os.getgid())",
+    "lchown": "os.lchown(sys.argv[1], os.getuid(), os.getgid())",
+    "utime": "os.utime(sys.argv[1])",
+    "setxattr": "os.setxattr(sys.argv[1], 'user.a', b'b')",
+    "chattr": "import fcntl, struct\nfd = os.open(sys.argv[1], os.O_RDONLY)\n"
+    "flags = fcntl.ioctl(fd, 0x80086601, bytes(8))\nfcntl.ioctl(fd, 0x40086602, flags)",
+}
+
+
+@pytest.mark.parametrize("change", METADATA)
+def test_read_only_keeps_metadata_too(place: Workspace, change: str) -> None:
+    code = METADATA[change] + "\nprint('done')"
+    path = str(place.file(place.inside / "file"))
+    free = place.ask(FULL, code, path)
+    if free in ("EOPNOTSUPP", "ENOTTY"):
+        pytest.skip(f"the file system has no such attributes: {free}")
+    assert free == "done"
+    assert place.ask(READ_ONLY, code, path) == "EPERM"
+    assert place.ask(WORKSPACE, code, path) == ("EPERM" if change == "chattr" else "done")
+
+
+@pytest.mark.parametrize("policy", [READ_ONLY, WORKSPACE], ids=["read-only", "workspace-write"])
+def test_devices_that_keep_nothing_can_be_written(
+    place: Workspace, policy: dict[str, object]
+) -> None:
+    for device in ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"):
+        code = "fd = os.open(sys.argv[1], os.O_RDWR); print(os.write(fd, b'x'))"
+        assert place.ask(policy, code, device) == "1", device
+    assert place.ask(policy, "os.write(os.open('/dev/full', os.O_RDWR), b'x')") == "ENOSPC"
+    assert place.ask(policy, "print(os.isatty(os.open('/dev/null', os.O_RDWR)))") == "False"
+
+
+def test_reading_is_free(place: Workspace) -> None:
+    for policy in (READ_ONLY, WORKSPACE):
+        ran = place.run(policy, "ls", "-l", "/bin/", "/etc/passwd")
+        assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_read_only_gives_no_terminals_and_no_shared_memory(place: Workspace) -> None:
+    for code in ("os.open('/dev/ptmx', os.O_RDWR)", "open('/dev/shm/codex-sandbox-test', 'w')"):
+        assert place.ask(FULL, code + "\nprint('done')") == "done"
+        assert place.ask(READ_ONLY, code) == "EACCES"
+        assert place.ask(WORKSPACE, code + "\nprint('done')") == "done"
+    place.ask(FULL, "os.unlink('/dev/shm/codex-sandbox-test')")
+
+
+def test_a_root_that_a_command_has_replaced_by_a_link_is_refused(place: Workspace) -> None:
+    """One call plants the link, the next must not be granted what it points to."""
+    nested = place.folder(place.inside / "nested")
+    policy = {**WORKSPACE, "writable_roots": [str(nested)]}
+    plant = "os.rmdir(sys.argv[1]); os.symlink(sys.argv[2], sys.argv[1]); print('planted')"
+    assert place.ask(policy, plant, str(nested), str(place.outside)) == "planted"
+    ran = place.run(policy, "touch", str(place.outside / "escaped"))
+    assert ran.returncode == 1
+    assert f"not writable: {nested}: a symbolic link inside" in ran.stderr
+    assert not (place.outside / "escaped").exists()
+
+
+def test_external_sandbox_writes_everywhere(place: Workspace) -> None:
+    code = "open(sys.argv[1] + '/new', 'w'); print('done')"
+    for network in ("restricted", "enabled"):
+        policy = {"type": "external-sandbox", "network_access": network}
+        assert place.ask(policy, code, str(place.outside)) == "done"
