@@ -64,7 +64,7 @@ def _refused(report: Report) -> bool:
 
 def _alive(target: Served) -> bool:
     try:
-        return target.client.begin("ping").message.result(5)["result"] == {}
+        return bool(target.client.begin("ping").message.result(5)["result"] == {})
     except _GONE:
         return False
 

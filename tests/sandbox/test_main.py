@@ -246,7 +246,9 @@ def test_an_ignored_interrupt_stays_ignored(place: Workspace) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     ran = place.run(WORKSPACE, "grep", "^SigIgn", "/proc/self/status", preexec_fn=ignore)
-    assert int(ran.stdout.split()[1], 16) == 1 << signal.SIGINT - 1
+    # 32 and 33 belong to the C library, signal(7): whoever runs the tests may ignore them
+    ignored = int(ran.stdout.split()[1], 16) & ~(0b11 << 31)
+    assert ignored == 1 << signal.SIGINT - 1
 
 
 def test_a_relative_workspace_is_taken_from_the_working_directory(place: Workspace) -> None:

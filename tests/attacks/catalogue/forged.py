@@ -62,7 +62,8 @@ def _forged(name: str, program: str, wrapper: Outcome, **more: Unpack[More]) -> 
 
 _RUNS_INSIDE = refused(r"^\{'action': 'Run'\}$")
 _CLOSED = refused("^closed$|ConnectionResetError|BrokenPipeError")
-_ENDED = refused(r"'exit_code'|^closed$|ConnectionResetError")
+_ENDS = r"'exit_code'|^closed$|ConnectionResetError"
+_ENDED = refused(_ENDS)
 
 LIES = Class(
     "lies about the program",
@@ -119,7 +120,7 @@ BROKEN = Class(
                 "knock(door.fileno()); ask('ls', 'ls', workdir='/usr/bin')", _ENDED),
         _forged("flood-of-descriptors",
                 "for n in range(200):\n    knock(*[0] * 253)\nask('ls', 'ls', workdir='/usr/bin')",
-                _ENDED),
+                refused(f"{_ENDS}|Too many references")),  # ETOOMANYREFS, unix(7)
         _forged("flood-of-connections",
                 "some = [connect() for n in range(60)]\nask('ls', 'ls', workdir='/usr/bin')",
                 _ENDED),

@@ -93,7 +93,8 @@ SHELLS = Class(
         _by("PATH", "path-through-a-link-that-turns",
             "mkdir e; cp date e; ln -s /usr/bin l;"
             " while :; do ln -sfn e l; ln -sfn /usr/bin l; done &"
-            " for i in 1 2 3 4 5 6 7 8; do PATH=$PWD/l:$PATH deploy; done; kill $!",
+            ' for i in $(seq 60); do grep -q written "$OUT/file" || PATH=$PWD/l:$PATH deploy; done;'
+            " kill $!",
             files={"date": _SH}),
         _by("PATH", "path-empty", 'p=$(command -v deploy); PATH= "$p"', files={"date": _SH}),
         _by("PATH", "path-for-env", "PATH=$PWD:$PATH bundle", files={"node": _SH}),
