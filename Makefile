@@ -1,6 +1,7 @@
 # Every target sets up what it needs first, and does nothing that is done already.
 # PYTHON=... names the interpreter (3.11 or newer); otherwise the first fit one is taken.
 # BENCH='--quick --only start' are options of `make bench`; `make bench BENCH=--help` tells them.
+# FUZZ='--seconds 3600 --only wire' are those of `make fuzz`.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -13,7 +14,7 @@ EXECUTABLE := dist/codex-multitool
 SOURCES := $(shell find codex_multitool -name '*.py' -o -type d ! -name __pycache__) \
 	packaging/start.py packaging/zipapp.py
 
-.PHONY: help setup build shells run test bench check lint clean
+.PHONY: help setup build shells run test bench fuzz check lint clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +34,11 @@ test: build shells ## set up, build, and run all tests
 
 bench: build shells ## measure this server and the original from npm, side by side
 	@$(VENV)/bin/python -m bench $(BENCH)
+
+fuzz: $(READY) ## fuzz all that reads an enemy's words, by coverage, for ten minutes
+	@$(VENV)/bin/python -c 'import atheris' 2>/dev/null || \
+		$(VENV)/bin/python -m pip install --quiet --editable '.[fuzz]' || true
+	@$(VENV)/bin/python -m fuzz $(FUZZ)
 
 check: lint test ## all that must hold before a commit: lint, types, tests
 
