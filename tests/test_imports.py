@@ -201,7 +201,7 @@ RESERVED = {
     "ctypes": marked("LEAF"),
     "click": {
         *(name for name in KNOWN if name.startswith(f"{PACKAGE}.cli.")),
-        f"{PACKAGE}.mcp_server.main",
+        f"{PACKAGE}.mcp_server.command_line",
     },
     "subprocess": {f"{PACKAGE}.escalation.surroundings"},  # for a constant that trio takes
     "threading": set(),

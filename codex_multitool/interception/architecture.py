@@ -6,13 +6,12 @@ struct user_pt_regs on aarch64 (asm/ptrace.h); all their members are 64-bit word
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _WORD = 0xFFFF_FFFF_FFFF_FFFF
 
 
-@dataclass(frozen=True, slots=True)
-class Architecture:
+class Architecture(NamedTuple):
     """One machine.
 
     audit: its AUDIT_ARCH. result, number, arguments, instruction: where these are in the

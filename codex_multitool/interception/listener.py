@@ -10,8 +10,8 @@ import fcntl
 import os
 import select
 import struct
-from dataclasses import dataclass
 from errno import EBUSY, EINTR, EINVAL, ENOENT
+from typing import NamedTuple
 
 from codex_multitool.interception.architecture import Architecture
 from codex_multitool.interception.kernel import KernelError, system_call
@@ -49,8 +49,7 @@ class Absent(enum.Enum):
     ENDED = "no process is left under the filter"
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(NamedTuple):
     """One blocked system call. tid: a thread id. after: address behind the call instruction."""
 
     id: int

@@ -4,6 +4,8 @@ Runs in a single-threaded child of a launcher, with no way back: a step that fai
 launcher and ends the child. Every descriptor that is not placed on purpose is close-on-exec.
 """
 
+# `signal` turns every number into a member of an enumeration, which a fork pays with copied pages.
+import _signal  # type: ignore[import-not-found]
 import errno
 import fcntl
 import marshal
@@ -23,12 +25,16 @@ from codex_multitool.launcher.protocol import KILLABLE, NONE, NOT_KILLABLE
 from codex_multitool.sandbox import enforce
 
 FAILED_STATUS = 127
+# Made when the zygote loads this module: every fork has them.
+_MACHINE = architecture(os.uname().machine)
+_EXEC_FILTER = b"" if _MACHINE is None else exec_filter(_MACHINE)
 _NO_LIMIT = 1 << 64
 # What Python and the launcher change for themselves: a command expects the defaults.
-_CHANGED = (
+_CHANGED = frozenset(map(int, (
     signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD, signal.SIGTERM,
     signal.SIGHUP,
-)  # fmt: skip
+)))  # fmt: skip
+_DEFAULT, _IGNORE = int(signal.SIG_DFL), int(signal.SIG_IGN)
 
 
 def run(spec: dict[str, Any], received: list[int], report: int) -> None:
@@ -39,9 +45,7 @@ def run(spec: dict[str, Any], received: list[int], report: int) -> None:
     step = "descriptors"
     try:
         above = max([2, *spec["targets"]]) + 1
-        report, *received = (
-            fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above) for fd in (report, *received)
-        )
+        report, *received = (_moved(fd, above) for fd in (report, *received))
         _place(received, spec["targets"])
         step = "session"
         _session(spec)
@@ -64,12 +68,17 @@ def run(spec: dict[str, Any], received: list[int], report: int) -> None:
         os._exit(FAILED_STATUS)
 
 
+def _moved(fd: int, above: int) -> int:
+    """The same, out of the way of the numbers that are to be given."""
+    return fd if fd >= above else fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above)
+
+
 def _place(received: list[int], targets: list[int]) -> None:
     for source, target in zip(received, targets, strict=False):
         os.dup2(source, target)
-    for standard in {0, 1, 2}.difference(targets):
-        null = os.open(os.devnull, os.O_RDWR)
-        if null != standard:
+    for standard in (0, 1, 2):
+        if standard not in targets:
+            null = os.open(os.devnull, os.O_RDWR)
             os.dup2(null, standard)
 
 
@@ -100,10 +109,10 @@ def _kernel(limit: int) -> int:
 
 
 def _signals(spec: dict[str, Any]) -> None:
-    ignored = set(spec["ignored"])
-    for number in {*_CHANGED, *ignored}:
-        signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, spec["blocked"])
+    ignored = frozenset(spec["ignored"])
+    for number in _CHANGED | ignored:
+        _signal.signal(number, _IGNORE if number in ignored else _DEFAULT)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, spec["blocked"])
 
 
 def _confine(spec: dict[str, Any], received: list[int]) -> None:
@@ -123,18 +132,16 @@ def _intercept(spec: dict[str, Any], received: list[int]) -> None:
     """Put this process under the exec filter; its next execve waits for the server's answer."""
     if spec["listener"] == NONE:
         return
-    machine = architecture(os.uname().machine)
-    if machine is None:
+    if _MACHINE is None:
         raise OSError(errno.ENOSYS, f"no exec filter for {os.uname().machine}")
-    program = exec_filter(machine)
     try:
-        fd, killable = install(machine, program)
+        fd, killable = install(_MACHINE, _EXEC_FILTER)
     except KernelError as error:
         if error.errno != errno.EACCES:
             raise
         # Without privilege a filter takes no_new_privs, seccomp(2): no sandbox has set it here.
         prctl.set_no_new_privs(1)
-        fd, killable = install(machine, program)
+        fd, killable = install(_MACHINE, _EXEC_FILTER)
     with socket.socket(fileno=received[spec["listener"]]) as channel:
         socket.send_fds(channel, [KILLABLE if killable else NOT_KILLABLE], [fd])
     os.close(fd)

@@ -7,12 +7,14 @@ command leaves behind, by setsid or double forks, ends up below its launcher and
 When the server goes, its sockets close, and every process below ends.
 """
 
+import gc
 import marshal
 import os
 import select
 import signal
 import socket
 import time
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +35,9 @@ def start_zygote() -> socket.socket:
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     if os.fork() == 0:
+        # A collector that looks at what forks share makes copies of it.
+        gc.freeze()
+        gc.disable()
         ours.close()
         _keep_from_commands()
         _run_service("codex-zygote", Zygote(theirs).serve)
@@ -91,6 +96,17 @@ def reap() -> tuple[list[tuple[int, int]], bool]:
         ended.append((pid, status))
 
 
+def _receive(connection: socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:
+    """Bytes and descriptors. socket.recv_fds() has no way to make them close-on-exec at once."""
+    room = socket.CMSG_SPACE(most * array("i").itemsize)
+    data, ancillary, _, _ = connection.recvmsg(size, room, socket.MSG_CMSG_CLOEXEC)
+    fds = array("i")
+    for level, kind, content in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
+    return data, fds.tolist()
+
+
 class Zygote:
     """Forks launchers, and ends what one that was killed leaves behind."""
 
@@ -120,9 +136,8 @@ class Zygote:
         self._end_orphans()
 
     def _grow(self) -> bool:
-        data, fds, _, _ = socket.recv_fds(self._control, 1, 1)
+        data, fds = _receive(self._control, 1, 1)
         for fd in fds:
-            os.set_inheritable(fd, False)
             pid = os.fork()
             if pid == 0:
                 self._control.close()
@@ -180,20 +195,18 @@ class Launcher:
 
     def _receive(self) -> bool:
         try:
-            data, fds, _, _ = socket.recv_fds(self._connection, _CHUNK, protocol.MAX_DESCRIPTORS)
+            data, fds = _receive(self._connection, _CHUNK, protocol.MAX_DESCRIPTORS)
         except ConnectionResetError:
             return False
-        for fd in fds:
-            os.set_inheritable(fd, False)
         if fds:
-            self._descriptors.append(list(fds))
+            self._descriptors.append(fds)
         for message in self._decoder.feed(data):
             self._obey(message)
         return bool(data)
 
-    def _tell(self, *message: object) -> None:
+    def _tell(self, *messages: protocol.Message) -> None:
         try:
-            self._connection.sendall(protocol.encode(message))
+            self._connection.sendall(b"".join(map(protocol.encode, messages)))
         except OSError:
             pass  # the server has gone; the main loop sees that too
 
@@ -207,10 +220,11 @@ class Launcher:
                 self._killing = self._busy and signum == signal.SIGKILL
                 self._kill(signum)
                 if not self._busy:
-                    self._tell(protocol.EMPTY)
+                    self._tell((protocol.EMPTY,))
             case (protocol.JOBS,):
                 pids = tree.descendants(os.getpid())[:_MAX_JOBS]
-                self._tell(protocol.LIST, tuple((pid, tree.command_line(pid)) for pid in pids))
+                jobs = tuple((pid, tree.command_line(pid)) for pid in pids)
+                self._tell((protocol.LIST, jobs))
             case _:
                 raise AssertionError(f"the server sent {message!r}")
 
@@ -224,7 +238,7 @@ class Launcher:
         self._reports[pid] = reader
         for fd in (writer, *received):
             os.close(fd)
-        self._tell(protocol.FORKED, number, pid)
+        self._tell((protocol.FORKED, number, pid))
 
     def _signal_group(self, number: int, signum: int) -> None:
         for pid, known in self._numbers.items():
@@ -242,15 +256,25 @@ class Launcher:
 
     def _bury(self) -> None:
         ended, none_left = reap()
+        news: list[protocol.Message] = []
         for pid, status in ended:
             number = self._numbers.pop(pid, None)
             if number is None:
                 continue  # adopted: a background job of the command
-            with os.fdopen(self._reports.pop(pid), "rb") as report:
-                failure = report.read()
+            failure = _read_report(self._reports.pop(pid))
             if failure:
-                self._tell(protocol.FAILED, number, *marshal.loads(failure))
-            self._tell(protocol.EXITED, number, status)
+                news.append((protocol.FAILED, number, *marshal.loads(failure)))
+            news.append((protocol.EXITED, number, status))
         if none_left:
             self._busy = self._killing = False
-            self._tell(protocol.EMPTY)
+            news.append((protocol.EMPTY,))
+        if news:
+            self._tell(*news)
+
+
+def _read_report(reader: int) -> bytes:
+    """What a process that has ended told of its set-up: one write, or nothing."""
+    try:
+        return os.read(reader, _CHUNK)
+    finally:
+        os.close(reader)

@@ -1,128 +1,9 @@
 """Role: serve the tool `shell` to an MCP client over stdio."""
 
-import logging
-import os
 import signal
-import sys
-from typing import IO, Any
 
-import click
-
-from codex_multitool import __version__, roles
 from codex_multitool.launcher.main import start_zygote
 from codex_multitool.running import shells
-
-NAME = roles.MCP_SERVER
-HELP = f"""\
-Serve the MCP tool `shell` over stdin and stdout.
-
-Commands run in a sandbox (read-only until the client sends another state). Every program the
-shell starts is judged by the `.rules` files in $CODEX_HOME/rules (default ~/.codex/rules): `allow`
-runs it outside the sandbox, `prompt` asks you through your client, `forbidden` refuses it, and
-whatever no rule names runs inside.
-
-$CODEX_HOME/config.toml says what variables commands see, and has defaults for the options below.
-
-\b
-A client's configuration, say ~/.codex/config.toml:
-  [mcp_servers.shell-tool]
-  command = "/opt/codex-multitool/{NAME}"
-  args = ["--rules", "/path/to/more.rules"]
-"""
-_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-
-
-class Failure(click.ClickException):
-    """The server cannot start; the text says why and what to do."""
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        """The text without a usage."""
-        click.echo(f"{NAME}: {self.message}", file or sys.stderr)
-
-
-@click.command(help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, "-V", "--version", message=f"{NAME} %(version)s")
-@click.option(
-    "--intercept",
-    type=click.Choice(["auto", "kernel", "wrapper"]),
-    help="How execs are seen. kernel: every one of the whole process tree, with any shell. "
-    "wrapper: those a patched shell does itself. auto: kernel where it works, else wrapper, "
-    "and says so.  [default: as configured, else auto]",
-)
-@click.option(
-    "--shell",
-    "--bash",
-    "shell",
-    envvar="CODEX_BASH_PATH",
-    metavar="PATH",
-    help="The shell that runs commands; in wrapper mode, a bash or zsh patched to honour "
-    "EXEC_WRAPPER.  [default: $CODEX_BASH_PATH; as configured; else the system's bash, in wrapper "
-    "mode the one that `make shells` built]",
-)
-@click.option(
-    "--execve",
-    "wrapper",
-    metavar="PATH",
-    help=f"The exec wrapper.  [default: {roles.EXECVE_WRAPPER} beside this executable]",
-)
-@click.option(
-    "--rules",
-    "rules",
-    multiple=True,
-    metavar="FILE",
-    help="A rules file besides those in $CODEX_HOME/rules and the configured ones. May be given "
-    "again.",
-)
-@click.option(
-    "--preserve-program-paths",
-    is_flag=True,
-    help="Match rules against the full path of a program only, never its base name.",
-)
-@click.option(
-    "--dangerous-commands",
-    type=click.Choice(["ask", "run"]),
-    help="What to do with a command like `rm -rf` that no rule names.  [default: as configured, "
-    "else ask]",
-)
-@click.option(
-    "--approval-timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="How long a question waits for its answer; then the program is denied.  [default: as "
-    "configured, else 600]",
-)
-def command_line(
-    intercept: str | None,
-    shell: str | None,
-    wrapper: str | None,
-    rules: tuple[str, ...],
-    preserve_program_paths: bool,
-    dangerous_commands: str | None,
-    approval_timeout: float | None,
-) -> None:
-    """Check what was asked for, fork the zygote, then load the server and serve."""
-    _log_to_stderr()
-    shell = shell and _executable(shell, "--shell")
-    wrapper = _executable(wrapper or roles.executable(roles.EXECVE_WRAPPER), "--execve")
-    zygote = start_zygote()
-    # From here on large imports: the zygote has none of it in its memory.
-    from codex_multitool.mcp_server import serving
-    from codex_multitool.running.settings import StartError
-
-    options = serving.Options(
-        intercept=intercept,
-        shell=shell,
-        wrapper=wrapper,
-        rules=rules,
-        preserve_program_paths=preserve_program_paths,
-        dangerous_commands=dangerous_commands,
-        patience=approval_timeout,
-    )
-    try:
-        status = serving.serve(options, zygote)
-    except StartError as error:
-        raise Failure(str(error)) from None
-    sys.exit(status)
 
 
 def main(argv: list[str]) -> int:
@@ -130,24 +11,9 @@ def main(argv: list[str]) -> int:
     shells.open_standard_descriptors()
     # A terminal's Ctrl-C during start-up ends the process without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        command_line.main(args=argv[1:], prog_name=NAME)
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 1
-    return 0
+    zygote = start_zygote()
+    # Every command is forked from the zygote, and a fork costs what the process has in its memory:
+    # the option parser alone, with the threads it knows of, adds half a millisecond to each.
+    from codex_multitool.mcp_server import command_line
 
-
-def _log_to_stderr() -> None:
-    level = (os.environ.get("CODEX_MULTITOOL_LOG") or "WARNING").upper()
-    if level not in _LEVELS:
-        raise Failure(f"CODEX_MULTITOOL_LOG={level} is none of {', '.join(_LEVELS)}")
-    form = f"{NAME}: %(levelname)s: %(message)s"
-    logging.basicConfig(stream=sys.stderr, level=level, format=form)
-
-
-def _executable(path: str, option: str) -> str:
-    path = os.path.abspath(path)
-    reason = shells.unusable(path)
-    if reason is not None:
-        raise Failure(f"{option} {path}: {reason}")
-    return path
+    return command_line.run(argv[1:], zygote)
