@@ -13,6 +13,7 @@ from codex_multitool.cli.exec_record import Record
 from codex_multitool.cli.terminal import UNAVAILABLE, Human
 from codex_multitool.escalation.caller import OwnShell
 from codex_multitool.escalation.context import Context, Question
+from codex_multitool.escalation.guard import Guard
 from codex_multitool.launcher.pool import Launcher, Pool, Process, Spawn
 from codex_multitool.running.deadline import Deadline
 from codex_multitool.running.intercept import ByKernel, ByWrapper
@@ -63,6 +64,7 @@ class Foreground:
         self._rescheduled = trio.Event()
         self._outcome = Outcome()
         self._shell = 0
+        self._guard = Guard()
 
     async def run(self, pool: Pool) -> Outcome:
         """Run it to its end, and end what it leaves behind.
@@ -75,6 +77,7 @@ class Foreground:
             workdir = os.open(task.cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             writable = (_DEVICES, *map(os.path.realpath, roots))
             launcher = pool.hire()
+            watch = self._guard.begin(roots)
             failure: Exception | None = None
             try:
                 async with trio.open_nursery() as nursery:
@@ -86,6 +89,8 @@ class Foreground:
             finally:
                 with trio.CancelScope(shield=True):
                     await launcher.end(_GRACE_SECONDS)
+                for note in watch.notes(ended=True):
+                    self._record.note(note)
                 pool.dismiss(launcher)
                 os.close(workdir)
                 self._record.close()
@@ -110,6 +115,7 @@ class Foreground:
             note=self._record.note,
             writable=writable,
             own_shell=lambda: OwnShell(self._shell, tuple(self._task.words)),
+            guard=self._guard,
             trace=self._record.trace(nursery),
         )
         wrapper = self._settings.wrapper

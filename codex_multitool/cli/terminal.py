@@ -9,6 +9,7 @@ import trio
 
 from codex_multitool.cli.exec_tree import one_line
 from codex_multitool.escalation.context import Question
+from codex_multitool.escalation.protected import told
 from codex_multitool.execpolicy.amend import AmendError, append_allow_rule
 from codex_multitool.running import quoting
 
@@ -38,7 +39,7 @@ class Human:
     async def ask(self, question: Question) -> _Answer:
         """The answer, as `Context.ask` wants it."""
         async with self._turn:
-            if (question.program, question.argv) in self._accepted:
+            if (question.program, question.argv) in self._accepted and not question.changes:
                 return ACCEPT, None
             try:
                 terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
@@ -52,6 +53,8 @@ class Human:
                 os.close(terminal)
 
     def _mend(self, question: Question) -> str:
+        if question.changes:
+            return "undo that, or run it at a terminal"
         if question.outside:
             return f'{question.because} asks: give it decision="allow"'
         return f"an allow rule in {self._rules_file} runs it outside the sandbox unasked"
@@ -75,7 +78,10 @@ class Human:
 
     async def _dialogue(self, terminal: int, question: Question) -> _Answer:
         _say(terminal, self._text(question))
-        choices = "[y] once  [s] this run  " + ("" if question.outside else "[a] always  ")
+        # What has been changed is agreed to each time: nothing is remembered with it.
+        more = "" if question.changes else "[s] this run  "
+        always = "" if question.outside else "[a] always  "
+        choices = f"[y] once  {more}{always}"
         while True:
             _say(terminal, f"  {choices}[n] no > ")
             line = await _line(terminal)
@@ -85,7 +91,7 @@ class Human:
             match line.strip().lower():
                 case "y" | "yes" | "once":
                     return ACCEPT, None
-                case "s" | "session":
+                case "s" | "session" if not question.changes:
                     self._accepted.add((question.program, question.argv))
                     return ACCEPT, None
                 case "a" | "always" if not question.outside:
@@ -106,7 +112,9 @@ class Human:
             f"  in {where}, {place}?",
             f"  asked by: {one_line(question.because)}",
         ]
-        if question.outside:
+        if question.changes:
+            lines.append(f"  beware: {told(question.changes, quoting.path)}")
+        elif question.outside:
             lines.append('  that rule, with decision="allow", would not ask')
         else:
             lines.append("  always: from the next run on it goes outside the sandbox, unasked")

@@ -4,7 +4,7 @@ Both ways of interception bring their execs here.
 """
 
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from codex_multitool.escalation.caller import OwnShell
 from codex_multitool.escalation.decide import (
@@ -14,11 +14,17 @@ from codex_multitool.escalation.decide import (
     ExecRequest,
     Judgement,
     Run,
+    leaves,
     resolve,
+    unless_agreed,
 )
 from codex_multitool.escalation.decide import Verdict as Decided
+from codex_multitool.escalation.guard import Finding, Guard
+from codex_multitool.escalation.protected import Change, told
 from codex_multitool.escalation.surroundings import Surroundings
 from codex_multitool.launcher.pool import Launcher
+
+_MAX_ROUNDS = 4  # questions about one exec while protected names go on changing
 
 Settled = Run | Escalate | Deny
 Trace = Callable[[int, ExecRequest, Decided, Settled], None]
@@ -28,7 +34,8 @@ Trace = Callable[[int, ExecRequest, Decided, Settled], None]
 class Question:
     """What a human is asked: the program, its argv and working directory, and why.
 
-    outside: whether it leaves the sandbox if accepted.
+    outside: whether it leaves the sandbox if accepted. changes: what a sandboxed command did to
+    protected names, and what an acceptance agrees to.
     """
 
     program: str
@@ -36,6 +43,7 @@ class Question:
     workdir: str
     because: str
     outside: bool
+    changes: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +63,7 @@ class Context:
     ask: puts a question, returns (accept | decline | cancel | unavailable, reason or None).
     record: takes every verdict worth telling; note: whatever else the reader of the result should
     know. writable: directories the sandbox may write now, or could at any time before. own_shell:
-    the call's shell. trace: takes every exec, if given, as
+    the call's shell. guard: of the protected names. trace: takes every exec, if given, as
     (process id, request, what `decide` said, final verdict).
     """
 
@@ -67,6 +75,7 @@ class Context:
     note: Callable[[str], None]
     writable: Collection[str]
     own_shell: Callable[[], OwnShell]
+    guard: Guard = field(default_factory=Guard)
     trace: Trace | None = None
 
 
@@ -83,21 +92,37 @@ async def settle(
     of_own_shell: whether the exec is done by the call's own shell itself.
     unchanged: whether the program is still the one that was judged.
     """
-    if not isinstance(verdict, Ask):
-        return _settled(context, request, _checked(request, verdict, unchanged), "")
-    if verdict.own_shell_only and not of_own_shell(context.own_shell()):
+    shells_only = isinstance(verdict, Ask) and verdict.own_shell_only
+    if shells_only and not of_own_shell(context.own_shell()):
         return Run()
-    accepted = verdict.accepted
+    asked = ""
+    for _ in range(_MAX_ROUNDS):
+        finding = context.guard.look() if leaves(verdict) else None
+        if finding:
+            verdict = unless_agreed(verdict, told(finding.changes))
+        if not isinstance(verdict, Ask):
+            return _settled(context, request, _checked(request, verdict, unchanged), asked)
+        asked = verdict.because
+        verdict = await _answered(context, request, verdict, finding)
+        if isinstance(verdict, Escalate) and finding:
+            context.guard.agree(finding)
+    return _settled(context, request, Deny(f"{asked}, again and again"), asked)
+
+
+async def _answered(
+    context: Context, request: ExecRequest, ask: Ask, finding: Finding | None
+) -> Settled:
+    accepted = ask.accepted
     question = Question(
         accepted.name if isinstance(accepted, Escalate) else request.programs[0],
         request.argv,
         request.workdir,
-        verdict.because,
+        ask.because,
         outside=isinstance(accepted, Escalate),
+        changes=finding.changes if finding else (),
     )
     action, reason = await context.ask(question)
-    settled = _checked(request, resolve(verdict, action, reason), unchanged)
-    return _settled(context, request, settled, verdict.because)
+    return resolve(ask, action, reason)
 
 
 def _checked(request: ExecRequest, verdict: Settled, unchanged: Callable[[], bool]) -> Settled:
@@ -111,7 +136,8 @@ def _settled(context: Context, request: ExecRequest, verdict: Settled, asked: st
         case Run(note=note):
             decision, reason = "run", note or asked
         case Escalate(rule=rule):
-            decision, reason = "escalate", rule
+            context.guard.left += 1
+            decision, reason = "escalate", asked or rule
         case Deny(reason=reason):
             decision = "deny"
     if reason:

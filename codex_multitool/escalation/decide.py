@@ -127,6 +127,24 @@ def resolve(ask: Ask, action: str, reason: str | None = None) -> Run | Escalate 
             return Deny(f"nobody can be asked ({ask.because}): {reason or ask.how_to_allow}")
 
 
+def leaves(verdict: Verdict) -> bool:
+    """Whether the program leaves the sandbox, at once or if a human agrees."""
+    accepted = verdict.accepted if isinstance(verdict, Ask) else verdict
+    return isinstance(accepted, Escalate)
+
+
+def unless_agreed(verdict: Verdict, changes: str) -> Verdict:
+    """The verdict where the sandbox wrote what programs outside obey, told as a sentence."""
+    accepted = verdict.accepted if isinstance(verdict, Ask) else verdict
+    if not isinstance(accepted, Escalate):
+        return verdict
+    return Ask(
+        accepted,
+        because=f"{accepted.rule}; {changes}",
+        how_to_allow="undo that, or use a client that can ask you",
+    )
+
+
 def leaves_untrusted(request: ExecRequest, verdict: Verdict) -> bool:
     """Whether a human is about to be asked to let out what the sandbox could change meanwhile."""
     return (

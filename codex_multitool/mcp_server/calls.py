@@ -80,13 +80,14 @@ class CommandResult:
 class Asker:
     """How a call reaches the client and the human behind it.
 
-    ask(program, argv, workdir) puts a question; it never fails and never waits for ever. It may
-    be used after the call has ended, by what the call left running. can_ask: whether this client
-    takes questions at all. progress(latest) says what tells where the call is: a client that asked
-    to hears of it now and then, and never after the call has ended.
+    ask(program, argv, workdir, warning) puts a question; it never fails and never waits for ever.
+    It may be used after the call has ended, by what the call left running. warning: what speaks
+    against agreeing, as a sentence; empty: nothing. can_ask: whether this client takes questions
+    at all. progress(latest) says what tells where the call is: a client that asked to hears of it
+    now and then, and never after the call has ended.
     """
 
-    ask: Callable[[str, tuple[str, ...], str], Awaitable[Answer]]
+    ask: Callable[[str, tuple[str, ...], str, str], Awaitable[Answer]]
     can_ask: bool
     progress: Callable[[Callable[[], str]], None]
 

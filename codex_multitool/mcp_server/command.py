@@ -16,10 +16,13 @@ import trio
 
 from codex_multitool.escalation.caller import OwnShell
 from codex_multitool.escalation.context import Context, Question, Verdict
+from codex_multitool.escalation.guard import Guard
+from codex_multitool.escalation.protected import told
 from codex_multitool.launcher.pool import Launcher, Pool, Process, Spawn
 from codex_multitool.mcp_server.calls import Asker, CommandSpec, Decision
 from codex_multitool.mcp_server.output import Capture
 from codex_multitool.mcp_server.pipes import Pipes
+from codex_multitool.running import quoting
 from codex_multitool.running.deadline import Deadline
 from codex_multitool.running.intercept import ByKernel, ByWrapper
 from codex_multitool.running.settings import Settings
@@ -53,8 +56,8 @@ class Outcome:
 class Command:
     """A command from its start to the end of its last process.
 
-    workdir, a directory descriptor, and confinement are ours from now on. writable: what no allow
-    rule may trust.
+    workdir, a directory descriptor, and confinement are ours from now on. roots: what the sandbox
+    may write. writable: what no allow rule may trust.
     """
 
     def __init__(
@@ -63,7 +66,9 @@ class Command:
         spec: CommandSpec,
         workdir: int,
         confinement: Confinement,
+        roots: tuple[str, ...],
         writable: tuple[str, ...],
+        guard: Guard,
         asker: Asker,
     ) -> None:
         self._settings = settings
@@ -71,6 +76,8 @@ class Command:
         self._workdir = workdir
         self._confinement = confinement
         self._writable = writable
+        self._guard = guard
+        self._watch = guard.begin(roots)
         self._asker = asker
         self._deadline = Deadline(spec.timeout_ms / 1000, trio.current_time())
         self._rescheduled = trio.Event()
@@ -115,6 +122,7 @@ class Command:
             if self._answered.is_set():
                 log.error("what a command left in the background was ended", exc_info=errors)
         finally:
+            self._watch.end()
             os.close(self._workdir)
             self._confinement.close()
             self._answered.set()
@@ -137,6 +145,8 @@ class Command:
                 pipes.detach()
                 if not launcher.empty.is_set():
                     self._outcome.background = await launcher.jobs()
+                for note in self._watch.notes(ended=launcher.empty.is_set()):
+                    self._note(note)
                 self._answered.set()
                 await launcher.empty.wait()
                 nursery.cancel_scope.cancel()
@@ -157,6 +167,7 @@ class Command:
             note=self._note,
             writable=self._writable,
             own_shell=lambda: OwnShell(self._shell, self._argv),
+            guard=self._guard,
         )
 
     async def _start(self, launcher: Launcher, pipes: Pipes, way: ByKernel | ByWrapper) -> Process:
@@ -205,7 +216,12 @@ class Command:
         self._deadline.pause(trio.current_time())
         self._rescheduled.set()
         try:
-            answer = await self._asker.ask(question.program, question.argv, question.workdir)
+            answer = await self._asker.ask(
+                question.program,
+                question.argv,
+                question.workdir,
+                told(question.changes, quoting.path) if question.changes else "",
+            )
         finally:
             self._deadline.resume(trio.current_time())
             self._rescheduled.set()

@@ -33,14 +33,16 @@ def possible(capabilities: Object) -> bool:
     return declared.get("url") is None if form is None else isinstance(form, dict)
 
 
-def params(program: str, argv: Sequence[str], workdir: str) -> Object:
+def params(program: str, argv: Sequence[str], workdir: str, warning: str = "") -> Object:
     """What is sent: the program by its absolute path, its arguments as a shell reads them.
 
-    `mode` is left out: without it a question is a form in every version.
+    warning: a sentence that goes before the question, or nothing. `mode` is left out: without it a
+    question is a form in every version.
     """
     command = quoting.command_line(program, argv[1:])
+    before = f"{warning[0].upper()}{warning[1:]}. " if warning else ""
     return {
-        "message": f"Allow agent to run `{command}` in `{quoting.directory(workdir)}`?",
+        "message": f"{before}Allow agent to run `{command}` in `{quoting.directory(workdir)}`?",
         "requestedSchema": _SCHEMA,
     }
 

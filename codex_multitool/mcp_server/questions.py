@@ -34,7 +34,9 @@ class Questions:
         """Whether the client takes questions."""
         return not self._closed and elicitation.possible(self._session.capabilities)
 
-    async def ask(self, program: str, argv: tuple[str, ...], workdir: str) -> Answer:
+    async def ask(
+        self, program: str, argv: tuple[str, ...], workdir: str, warning: str = ""
+    ) -> Answer:
         """Put one question; cancelled meanwhile, the client is told that it is void."""
         if self._closed:
             return _GONE
@@ -42,7 +44,7 @@ class Questions:
             return Answer("unavailable")
         if len(self._open) >= _MAX_OPEN:
             return Answer("unavailable", f"{_MAX_OPEN} questions are open already")
-        params = elicitation.params(program, argv, workdir)
+        params = elicitation.params(program, argv, workdir, warning)
         number, request = self._session.request(messages.ELICIT, params)
         question = self._open[number] = _Question()
         self._send(request)

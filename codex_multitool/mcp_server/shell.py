@@ -5,6 +5,7 @@ from collections import OrderedDict
 
 import trio
 
+from codex_multitool.escalation.guard import Guard
 from codex_multitool.launcher.pool import LauncherError, Pool
 from codex_multitool.mcp_server.calls import (
     Asker,
@@ -74,6 +75,7 @@ class ShellTool:
         self._pool = pool
         self._nursery = nursery
         self._confinements = Confinements()
+        self._guard = Guard()
         # What any sandbox of this session could write stays untrusted for its whole life.
         self._ever_writable = {_DEVICES}
 
@@ -103,7 +105,9 @@ class ShellTool:
             raise ToolError(f"workdir {spec.workdir}: {error.strerror}") from None
         self._ever_writable.update(map(os.path.realpath, roots))
         writable = tuple(self._ever_writable)
-        return Command(self._settings, spec, workdir, confinement, writable, asker)
+        return Command(
+            self._settings, spec, workdir, confinement, roots, writable, self._guard, asker
+        )
 
 
 def _result(outcome: Outcome) -> CommandResult:

@@ -88,7 +88,7 @@ class Tool:
             case ["refuse"]:
                 raise ToolError("it cannot be had")
             case ["ask", *words]:
-                answer = await asker.ask("/bin/" + words[0], tuple(words), spec.workdir)
+                answer = await asker.ask("/bin/" + words[0], tuple(words), spec.workdir, "")
                 capture.feed(STDERR, f"{answer.action}|{answer.reason}|{asker.can_ask}".encode())
                 more = {
                     "decisions": (Decision("/bin/x", tuple(words), "deny", answer.action),),

@@ -45,7 +45,7 @@ def test_a_background_job_is_judged_when_its_shell_has_gone(bench: Bench) -> Non
     bench.rules = ASKS + 'prefix_rule(pattern=["rmdir"], decision="forbidden")\n'
     asked: list[str] = []
 
-    async def ask(_program: str, argv: tuple[str, ...], _workdir: str) -> Answer:
+    async def ask(_program: str, argv: tuple[str, ...], _workdir: str, _warning: str) -> Answer:
         asked.append(" ".join(argv))
         return Answer("accept")
 

@@ -175,7 +175,7 @@ def test_a_timeout_ends_the_whole_tree(any_bench: Bench, trick: str) -> None:
 def test_the_clock_stands_still_while_a_human_is_asked(bench: Bench) -> None:
     bench.rules = ASKS
 
-    async def slow(_program: str, _argv: tuple[str, ...], _workdir: str) -> Answer:
+    async def slow(_program: str, _argv: tuple[str, ...], _workdir: str, _warning: str) -> Answer:
         await trio.sleep(1.6)
         return Answer("accept")
 
@@ -213,7 +213,7 @@ def test_a_call_cancelled_while_a_human_is_asked_withdraws_the_question(bench: B
     bench.rules = ASKS
     asked, withdrawn = trio.Event(), trio.Event()
 
-    async def never(_program: str, _argv: tuple[str, ...], _workdir: str) -> Answer:
+    async def never(_program: str, _argv: tuple[str, ...], _workdir: str, _warning: str) -> Answer:
         asked.set()
         try:
             await trio.sleep_forever()

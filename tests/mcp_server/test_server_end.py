@@ -164,7 +164,7 @@ class TestEnd:
             answers: list[Answer] = []
 
             async def ask() -> None:
-                answers.append(await asker.ask("/bin/rm", ("rm",), "/"))
+                answers.append(await asker.ask("/bin/rm", ("rm",), "/", ""))
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(ask)

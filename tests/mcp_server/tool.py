@@ -39,7 +39,7 @@ FULL_ACCESS = SandboxPolicy("danger-full-access")
 ASKS = 'prefix_rule(pattern=["mkdir"], decision="prompt")\n'
 
 T = TypeVar("T")
-Ask = Callable[[str, tuple[str, ...], str], Awaitable[Answer]]
+Ask = Callable[[str, tuple[str, ...], str, str], Awaitable[Answer]]
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:
@@ -51,12 +51,14 @@ async def until(condition: Callable[[], bool], what: str) -> None:
     pytest.fail(f"not in time: {what}")
 
 
-async def accept(_program: str, _argv: tuple[str, ...], _workdir: str) -> Answer:
+async def accept(_program: str, _argv: tuple[str, ...], _workdir: str, _warning: str) -> Answer:
     """A human who agrees to everything."""
     return Answer("accept")
 
 
-async def refuse_to_be_asked(program: str, argv: tuple[str, ...], workdir: str) -> Answer:
+async def refuse_to_be_asked(
+    program: str, argv: tuple[str, ...], workdir: str, _warning: str
+) -> Answer:
     """For commands that nobody is to be asked about."""
     raise AssertionError(f"asked about {program} {argv} in {workdir}")
 

@@ -1,0 +1,172 @@
+"""What a sandboxed command writes under protected names is told, and keeps programs inside."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from codex_multitool.mcp_server.calls import Answer, CommandResult
+from codex_multitool.sandbox.policy import SandboxPolicy
+from tests.mcp_server.tool import Bench, Tool, accept, until
+
+WORKSPACE = SandboxPolicy("workspace-write", exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
+# Leaves a file beside the workspace, which nothing in the sandbox could.
+RULES = 'prefix_rule(pattern=["touch"], decision="{}")\n'
+HOOK = "echo evil > .git/hooks/pre-commit"
+TOLD = "a sandboxed command wrote {}/.git/hooks/pre-commit"
+
+
+@pytest.fixture
+def repository(bench: Bench) -> Bench:
+    """A bench whose workspace is a repository, and whose rules let `touch` out."""
+    bench.rules = RULES.format("allow")
+    (bench.folder / ".gitconfig").write_text(
+        "[user]\nname = A\nemail = a@example.org\n[init]\ndefaultBranch = main\n"
+    )
+    environment = {"PATH": os.environ["PATH"], "HOME": str(bench.folder)}
+    subprocess.run(["git", "init", "-q", "."], cwd=bench.workdir, env=environment, check=True)
+    return bench
+
+
+class Human:
+    """Answers, and remembers what they were warned of."""
+
+    def __init__(self, *actions: str) -> None:
+        self._actions = list(actions)
+        self.warned: list[str] = []
+
+    async def __call__(
+        self, _program: str, _argv: tuple[str, ...], _workdir: str, warning: str
+    ) -> Answer:
+        self.warned.append(warning)
+        return Answer(self._actions.pop(0))
+
+
+def out(bench: Bench) -> Path:
+    return bench.folder / "out"
+
+
+def test_a_change_is_told_and_nothing_leaves_until_it_is_agreed_to(repository: Bench) -> None:
+    human = Human("decline", "unavailable", "accept")
+    touch = f"touch {out(repository)}"
+
+    async def scenario(tool: Tool) -> list[CommandResult]:
+        results = [await tool(HOOK, policy=WORKSPACE)]
+        for _ in range(3):
+            assert not out(repository).exists()
+            results.append(await tool(touch, policy=WORKSPACE, ask=human))
+        out(repository).unlink()
+        results.append(await tool(touch, policy=WORKSPACE))
+        return results
+
+    wrote, declined, unasked, agreed, after = repository.run(scenario)
+    told = TOLD.format(repository.workdir)
+    assert out(repository).exists()
+    assert human.warned == [told] * 3
+    assert [note for note in wrote.notes if told in note]
+    assert declined.decisions[0].reason == "User declined execution"
+    assert told in unasked.decisions[0].reason
+    assert [it.exit_code for it in (declined, unasked, agreed, after)] == [1, 1, 0, 0]
+    assert told in agreed.decisions[0].reason
+    assert (after.notes, [it.decision for it in after.decisions]) == ((), ["escalate"])
+
+
+def test_a_change_made_by_the_running_command_counts_at_once(repository: Bench) -> None:
+    human = Human("decline")
+    result = repository.call(f"{HOOK}; touch {out(repository)}", policy=WORKSPACE, ask=human)
+    assert human.warned == [TOLD.format(repository.workdir)]
+    assert not out(repository).exists()
+    assert result.exit_code == 1
+
+
+def test_a_change_while_the_question_is_open_is_another_question(repository: Bench) -> None:
+    warned = []
+
+    async def ask(_program: str, _argv: tuple[str, ...], _workdir: str, warning: str) -> Answer:
+        warned.append(warning)
+        with (repository.workdir / ".git/hooks/pre-commit").open("a") as hook:
+            hook.write("more evil\n")
+        return Answer("accept")
+
+    result = repository.call(f"{HOOK}; touch {out(repository)}", policy=WORKSPACE, ask=ask)
+    assert not out(repository).exists()
+    assert "again and again" in result.decisions[0].reason
+    assert len(warned) > 1
+
+
+def test_a_rule_that_asks_asks_once_with_the_warning(repository: Bench) -> None:
+    repository.rules = RULES.format("prompt")
+    human = Human("accept")
+    result = repository.call(f"{HOOK}; touch {out(repository)}", policy=WORKSPACE, ask=human)
+    assert (result.exit_code, out(repository).exists()) == (0, True)
+    assert human.warned == [TOLD.format(repository.workdir)]
+
+
+def test_everyday_git_asks_nothing(repository: Bench) -> None:
+    commit = (
+        "echo > file; git add file; git commit -qm x; git checkout -qb other;"
+        f"git config --get user.name; git status -s; touch {out(repository)}"
+    )
+    result = repository.call(commit, policy=WORKSPACE)
+    assert (result.exit_code, result.stdout.text, result.notes) == (0, "A\n", ())
+    assert out(repository).exists()
+
+
+def test_what_the_user_writes_between_calls_is_the_users(repository: Bench) -> None:
+    async def scenario(tool: Tool) -> CommandResult:
+        await tool(":", policy=WORKSPACE)
+        (repository.workdir / ".git/hooks/pre-commit").write_text("#!/bin/sh\n")
+        return await tool(f"touch {out(repository)}", policy=WORKSPACE)
+
+    result = repository.run(scenario)
+    assert (result.exit_code, result.notes) == (0, ())
+
+
+def test_a_change_that_is_undone_is_none(repository: Bench) -> None:
+    async def scenario(tool: Tool) -> CommandResult:
+        assert (await tool(HOOK, policy=WORKSPACE)).notes
+        (repository.workdir / ".git/hooks/pre-commit").unlink()
+        return await tool(f"touch {out(repository)}", policy=WORKSPACE)
+
+    assert repository.run(scenario).exit_code == 0
+
+
+def test_what_is_left_running_is_watched_to_its_end(repository: Bench) -> None:
+    flag = repository.workdir / "flag"
+    wait = f"until [ -e {flag} ]; do sleep 0.01; done"
+
+    async def scenario(tool: Tool) -> tuple[CommandResult, CommandResult]:
+        first = await tool(f"({wait}; {HOOK}; mv {flag} {flag}.seen) &", policy=WORKSPACE)
+        flag.touch()
+        await until(lambda: not flag.exists(), "the job to see the flag")
+        return first, await tool(f"touch {out(repository)}", ask=Human("decline"))
+
+    first, second = repository.run(scenario)
+    assert first.notes == ()
+    assert not out(repository).exists()
+    assert second.exit_code == 1
+
+
+def test_what_was_put_back_while_a_program_ran_outside_is_told(repository: Bench) -> None:
+    config = ".git/config"
+    result = repository.call(
+        f"touch {out(repository)}; cp {config} kept; echo '[a]' >> {config}; cp kept {config}",
+        policy=WORKSPACE,
+        ask=accept,
+    )
+    assert any("and put it back" in note for note in result.notes)
+
+
+def test_what_cannot_be_noticed_is_told_once(repository: Bench) -> None:
+    folder = repository.workdir / ".codex"
+    folder.mkdir()
+    for number in range(600):
+        (folder / str(number)).touch()
+
+    async def scenario(tool: Tool) -> list[CommandResult]:
+        return [await tool(":", policy=WORKSPACE) for _ in range(2)]
+
+    first, second = repository.run(scenario)
+    assert first.notes == (f"what is written to {folder} is not noticed: too many files",)
+    assert second.notes == ()
