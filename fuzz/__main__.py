@@ -111,7 +111,7 @@ def _run(folder: Path, name: str, target: Target, seconds: int) -> bool:
 
 def _quoted(word: bytes) -> str:
     """As libFuzzer's dictionaries have it."""
-    return "".join(chr(c) if chr(c).isalnum() else f"\\x{c:02x}" for c in word)
+    return "".join(chr(c) if chr(c).isalnum() and c < 128 else f"\\x{c:02x}" for c in word)
 
 
 def _count(folder: Path, log: str) -> None:

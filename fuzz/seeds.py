@@ -97,7 +97,12 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
         b'\4{"signal":15}',
     ),
     "session": (b"\7" + _INITIALIZE + _CALL + _UPDATE, b"\0" + _INITIALIZE + _ANSWER, b"\1\xff\n"),
-    "tool": (_STATE, b'{"command":"x","workdir":"/","timeout_ms":1e2}', b'{"elicitation":{}}'),
+    "tool": (
+        _STATE,
+        b'{"command":"x","workdir":"/","timeout_ms":1e2}',
+        b'{"elicitation":{}}',
+        b'{"sandboxPolicy":{"type":"read-only"},"sandboxCwd":"\\ud800"}',
+    ),
     "policy": (*_POLICIES, b"{"),
     "json": (*_JSON, *_POLICIES),
     "rules": _RULES,

@@ -1,5 +1,6 @@
 """SandboxState as clients send it: by `codex/sandbox-state/update`, or with each call — pure."""
 
+import os
 from os.path import isabs, join
 
 from codex_multitool.mcp_server.calls import SandboxState
@@ -48,9 +49,18 @@ def _path(value: object) -> str:
         if not isabs(path):
             raise StateError(f"`sandboxCwd` is on another host: {value!r}")
         path = _unescaped(path)
-    if "\0" in path:
+    if "\0" in path or not _encodable(path):
         raise StateError(f"`sandboxCwd` is not a path: {value!r}")
     return path
+
+
+def _encodable(path: str) -> bool:
+    """Whether it is bytes: half a surrogate pair, which JSON can spell, is not."""
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _unescaped(text: str) -> str:

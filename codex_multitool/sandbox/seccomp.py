@@ -77,6 +77,13 @@ _METADATA = (
     *("removexattr", "lremovexattr", "fremovexattr", "removexattrat"),
 )
 
+# Shared memory, semaphores and queues of the user's other programs: sysvipc(7), mq_overview(7).
+# They have no path for Landlock to go by. With the network off nobody outside is to be talked to.
+_SHARED = (
+    *("shmget", "shmat", "shmctl", "semget", "semctl", "semop", "semtimedop"),
+    *("msgget", "msgctl", "msgsnd", "msgrcv", "mq_open", "mq_unlink"),
+)
+
 # linux/sched.h: CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.
 _NEW_NAMESPACES = (
     *(0x00020000, 0x02000000, 0x04000000),
@@ -148,6 +155,8 @@ def _network_sockets() -> Iterator[Rule]:
 
 
 def _unix_sockets() -> Iterator[Rule]:
+    for call in _SHARED:
+        yield Rule(call, errno.EPERM)
     for call in ("socket", "socketpair"):
         yield Rule(call, errno.EPERM, (_is_not(0, socket.AF_UNIX),))
 

@@ -19,6 +19,7 @@ class Need(enum.Enum):
     REPOSITORY = enum.auto()  # the working directory is a clone of ./remote.git
     VICTIM = enum.auto()  # a process outside: $VICTIM, and the address of its memory $VICTIM_AT
     SERVICES = enum.auto()  # listeners outside: $PORT, $OUT/stream, $OUT/datagram, @$ABSTRACT
+    SHARED = enum.auto()  # memory, a queue and more of a program outside: see ground.Shared
     TERMINAL = enum.auto()  # a terminal of the user's: $TERMINAL
 
 

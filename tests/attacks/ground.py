@@ -19,6 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.attacks.attack import Attack, Need
+from tests.attacks.shared import Shared
 from tests.end_to_end.processes import wait_until
 
 RAN = "ran"  # what the remote's hook leaves in ws/NAME/remote.git
@@ -50,6 +51,7 @@ class Ground:
         if Need.REPOSITORY in attack.needs:
             _copy_repository(root, self.ws)
         self._victim = self._services = self._terminal = None
+        self._shared: Shared | None = None
         if Need.VICTIM in attack.needs:
             self._victim = Victim(programs / "victim", self.out)
             self._stack.callback(self._victim.close)
@@ -62,6 +64,10 @@ class Ground:
             self._terminal = Terminal()
             self._stack.callback(self._terminal.close)
             self.variables |= self._terminal.variables
+        if Need.SHARED in attack.needs:
+            self._shared = Shared()
+            self._stack.callback(self._shared.close)
+            self.variables |= self._shared.variables
         self._before = self._outside()
         self._harms: list[str] | None = None
 
@@ -84,7 +90,7 @@ class Ground:
                 for path, before, after in _differences(self._before, self._outside())
                 if before != after
             ]
-            for standing in (self._victim, self._services, self._terminal):
+            for standing in (self._victim, self._services, self._terminal, self._shared):
                 if standing is not None:
                     self._harms += standing.harms()
         return self._harms

@@ -20,6 +20,7 @@ from tests.attacks.attack import Attack, Outcome, Sandbox
 from tests.attacks.ground import Ground, end
 from tests.end_to_end.client import Answer, Client, Json, RpcError, ToolError, accept
 from tests.end_to_end.processes import MARK, kill_marked, marked
+from tests.end_to_end.rig import DIST
 
 RULES = """
 prefix_rule(pattern=["git", "push"], decision="forbidden", justification="nothing leaves")
@@ -107,6 +108,7 @@ class Target:
             "PROGRAMS": str(self.programs),
             "PYTHON": _python(),
             "BIN": str(self.root / "bin"),
+            "OURS": str(DIST),
             MARK: self.mark,
         }
 

@@ -65,8 +65,9 @@ def test_directory_is_the_servers_where_none_is_given() -> None:
 @pytest.mark.parametrize(
     "cwd",
     [
-        7, [], {}, True, "/a\0b", "file:///a%00b", "file://host/a", "file://", "file://localhostile/",
-        "file:///a%2", "file:///a%", "file:///a%zz", "file:///a%+1", "file:///a% 1",
+        7, [], {}, True, "/a\0b", "/\ud800", "file:///a%00b", "file://host/a", "file://",
+        "file://localhostile/", "file:///a%2", "file:///a%", "file:///a%zz", "file:///a%+1",
+        "file:///a% 1",
     ],
 )  # fmt: skip
 def test_what_is_no_directory_is_refused(cwd: object) -> None:

@@ -225,6 +225,18 @@ def test_where_it_cannot_nothing_takes_an_address(machine: str, name: str) -> No
 
 
 @every_filter
+def test_with_the_network_off_nothing_is_shared_with_programs_outside(
+    machine: str, name: str
+) -> None:
+    filtered = Filter(machine, name)
+    expected = ALLOW if name.startswith("network") else EPERM
+    for call in ("shmget", "shmat", "shmctl", "semget", "semctl", "semop", "semtimedop"):
+        assert filtered(call, 3) == expected
+    for call in ("msgget", "msgctl", "msgsnd", "msgrcv", "mq_open", "mq_unlink"):
+        assert filtered(call, 3) == expected
+
+
+@every_filter
 def test_metadata_is_kept_under_read_only_alone(machine: str, name: str) -> None:
     filtered = Filter(machine, name)
     expected = EPERM if name.endswith("-read-only") else ALLOW

@@ -100,6 +100,8 @@ BY_ANOTHER = Class(
         _named("loader-argv0", f"{_LOADER} --argv0 ls /usr/bin/git push origin HEAD:main"),
         _named("loader-preload",
                f"{_LOADER} --preload /lib/*/libm.so.6 /usr/bin/git push origin HEAD:main"),
+        _named("loader-library-path", f"{_LOADER} --library-path /lib:/usr/lib"
+               " --inhibit-cache /usr/bin/git push origin HEAD:main", bare=False),
         _named("loader-link", f"ln -s {_LOADER} ls; ./ls /usr/bin/git push origin HEAD:main"),
         _named("loader-copy", f"cp {_LOADER} ls; ./ls /usr/bin/git push origin HEAD:main"),
         _named("interpreter", f"$PYTHON -c '{_execute('push', 'origin', 'HEAD:main')}'", UNSEEN,

@@ -6,7 +6,18 @@ import os
 from dataclasses import replace
 from typing import Unpack
 
-from tests.attacks.attack import DENIED, REFUSED, STAYS, Attack, Class, More, Need, Outcome, denied
+from tests.attacks.attack import (
+    DENIED,
+    REFUSED,
+    STAYS,
+    Attack,
+    Class,
+    More,
+    Need,
+    Outcome,
+    denied,
+    refused,
+)
 
 _REPOSITORY = frozenset({Need.REPOSITORY})
 _SECONDS = 0.7
@@ -83,6 +94,37 @@ def _against_us(name: str, act: str, **more: Unpack[More]) -> Attack:
     return replace(Attack(name, _ANCESTORS.format(act=act), REFUSED, REFUSED, bare=False), **more)
 
 
+_FULL = '{"type": "danger-full-access"}'
+_EVIL = """sh -c 'echo written >"$OUT/file"'"""
+_UNSEEN = "--intercept=wrapper --shell /bin/bash"
+_ASKED = """
+{"jsonrpc": "2.0", "id": 1, "method": "initialize",
+ "params": {"protocolVersion": "2025-11-25", "capabilities": {}}}
+{"jsonrpc": "2.0", "id": 2, "method": "codex/sandbox-state/update",
+ "params": {"sandboxPolicy": {"type": "danger-full-access"}, "sandboxCwd": "/"}}
+{"jsonrpc": "2.0", "id": 3, "method": "tools/call",
+ "params": {"name": "shell", "arguments": {"workdir": "/", "command": "echo written >$OUT/file"}}}
+""".replace("\n ", " ").lstrip()
+
+OURSELVES = Class(
+    "our own programs, started inside",
+    (
+        Attack("own-sandbox", "$OURS/codex-linux-sandbox --sandbox-policy-cwd /"
+               f" --sandbox-policy '{_FULL}' -- {_EVIL}", REFUSED, REFUSED),
+        Attack("own-command-line",
+               f"$OURS/codex-multitool exec {_UNSEEN} -s danger-full-access -- {_EVIL}",
+               REFUSED, REFUSED),
+        Attack("own-debug-command", "$OURS/codex-multitool debug landlock"
+               f" --sandbox-permission disk-full-write-access -- {_EVIL}", REFUSED, REFUSED),
+        Attack("own-server",
+               f"(cat asked; sleep 3) | $OURS/codex-exec-mcp-server {_UNSEEN}"
+               " --execve $OURS/codex-execve-wrapper", REFUSED, REFUSED, {"asked": _ASKED}),
+        Attack("unknown-descriptors", "for n in $(seq 3 400); do echo '{}' >&$n; done 2>&1 |"
+               " grep -o 'Bad file descriptor' | sort -u", refused("Bad file descriptor"),
+               refused("Bad file descriptor"), bare=False),
+    ),
+)  # fmt: skip
+
 SERVER = Class(
     "the server, its launchers and their zygote",
     (
@@ -98,4 +140,4 @@ SERVER = Class(
     ),
 )  # fmt: skip
 
-CLASSES = (RACES, CALLERS, OTHER_CALLS, SERVER)
+CLASSES = (RACES, CALLERS, OTHER_CALLS, OURSELVES, SERVER)

@@ -26,7 +26,7 @@ _PRIORITY = (
 )
 
 
-_SHARED = "pseudo-terminals need the whole of /dev/pts, where the user's own are, too"
+_TERMINALS = "pseudo-terminals need the whole of /dev/pts, where the user's own are, too"
 
 
 def _python(name: str, program: str, **more: Unpack[More]) -> Attack:
@@ -109,6 +109,49 @@ REACH = Class(
     ),
 )  # fmt: skip
 
+_SHARED_PREPARED = """import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+libc.shmat.restype = ctypes.c_void_p
+given = {name: int(os.environ[name]) for name in ("SHARED_MEMORY", "SEMAPHORE", "MESSAGES")}
+def call(name, *arguments):
+    result = getattr(libc, name)(*arguments)
+    if result in (-1, ctypes.c_void_p(-1).value):
+        raise OSError(ctypes.get_errno(), name + ": " + os.strerror(ctypes.get_errno()))
+    return result
+"""
+
+
+_SHARED = frozenset({Need.SHARED})
+
+
+def _shared(name: str, program: str) -> Attack:
+    files = {"a.py": _SHARED_PREPARED + program}
+    return Attack(name, "$PYTHON -IS a.py", REFUSED, files=files, needs=_SHARED)
+
+
+_POSIX = "programs that use shm_open(3) or sem_open(3) need /dev/shm, where the user's own are, too"
+
+SHARED = Class(
+    "memory and messages shared by programs outside",
+    (
+        _shared("sysv-memory",
+                "ctypes.memmove(call('shmat', given['SHARED_MEMORY'], None, 0), b'hacked', 6)"),
+        _shared("sysv-memory-removed", "call('shmctl', given['SHARED_MEMORY'], 0, None)"),
+        Attack("sysv-memory-by-command", 'ipcrm -m "$SHARED_MEMORY"', REFUSED, needs=_SHARED,
+               programs=("ipcrm",)),
+        _shared("sysv-semaphore", "call('semctl', given['SEMAPHORE'], 0, 16, 7)"),
+        _shared("sysv-message", "call('msgsnd', given['MESSAGES'], b'x' * 16, 8, 0o4000)"),
+        _shared("posix-message",
+                "call('mq_send', call('mq_open', os.environ['QUEUE'].encode(), 1), b'x', 1, 0)"),
+        _shared("posix-message-queue-removed",
+                "call('mq_unlink', os.environ['QUEUE'].encode())"),
+        Attack("posix-memory", 'echo hacked >"/dev/shm$QUEUE"', REFUSED, needs=_SHARED,
+               open=_POSIX),
+        Attack("posix-memory-read-only", 'echo hacked >"/dev/shm$QUEUE"', REFUSED, needs=_SHARED,
+               sandbox=Sandbox.READ_ONLY),
+    ),
+)  # fmt: skip
+
 TERMINAL = Class(
     "the user's terminal",
     (
@@ -119,10 +162,10 @@ for letter in b"id\\n":
     fcntl.ioctl(fd, 0x5412, bytes([letter]))
 """}, bare=False),  # the kernel may refuse it to everybody: CONFIG_LEGACY_TIOCSTI
         Attack("write-on-it", "echo written >$TERMINAL", REFUSED,
-               needs=frozenset({Need.TERMINAL}), open=_SHARED),
+               needs=frozenset({Need.TERMINAL}), open=_TERMINALS),
         Attack("make-it-ours", "setsid -c sh -c 'echo x' <$TERMINAL >$TERMINAL", REFUSED,
                needs=frozenset({Need.TERMINAL}), bare=False, sandbox=Sandbox.READ_ONLY),
     ),
 )  # fmt: skip
 
-CLASSES = (SIGNALS, REACH, TERMINAL)
+CLASSES = (SIGNALS, REACH, SHARED, TERMINAL)

@@ -70,6 +70,9 @@ UNIX = Class(
     "unix sockets of services outside",
     (
         _python("path-stream", f"{_UNIX}.connect(out + '/stream')"),
+        Attack("path-stream-by-curl",
+               'curl -sS -m 1 --unix-socket "$OUT/stream" http://x/', refused(r"curl: \(7\)"),
+               needs=_SERVICES, programs=("curl",)),
         _python("path-stream-through-link",
                 f"os.symlink(out + '/stream', 's')\n{_UNIX}.connect('s')"),
         _python("path-stream-through-proc",

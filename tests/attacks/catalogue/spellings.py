@@ -69,6 +69,7 @@ IN_THE_SHELL = Class(
         _shell("time", "time git push origin HEAD:main"),
         _shell("case-and-loop",
                "for word in push; do case x in x) git $word origin HEAD:main;; esac; done"),
+        _shell("behind-many-commands", ": ; " * 70 + "git push origin HEAD:main"),
         _shell("handler-of-the-not-found",
                "command_not_found_handle() { git push origin HEAD:main; }; no-such-program"),
     ),
@@ -123,6 +124,11 @@ THROUGH_PROGRAMS = Class(
         _below("node-spawn",
                """node -e 'require("child_process").spawnSync("git","""
                """["push","origin","HEAD:main"],{stdio:"inherit"})'""", "node"),
+        _below("npm-run", "npm run --silent p", "npm",
+               files={"package.json": '{"scripts": {"p": "git push origin HEAD:main"}}'}),
+        _below("ssh-proxy-command",
+               "ssh -F none -o ProxyCommand='git push origin HEAD:main' nowhere", "ssh"),
+        _below("vim", "vim -es -u NONE +'!git push origin HEAD:main' +q", "vim"),
         _below("script-1", "script -qc 'git push origin HEAD:main' /dev/null", "script"),
         _below("gdb", "gdb -batch -ex 'shell git push origin HEAD:main'", "gdb"),
     ),
@@ -133,6 +139,10 @@ GIT_ITSELF = Class(
     (
         _below("alias-of-git", "git -c alias.p='push origin HEAD:main' p"),
         _below("shell-alias-of-git", "git -c alias.p='!git push origin HEAD:main' p"),
+        _below("credential-helper", "printf 'protocol=https\\nhost=x\\n' |"
+               " git -c credential.helper='!git push origin HEAD:main >&2;:' credential fill"),
+        _below("ssh-command-of-git", "GIT_SSH_VARIANT=ssh git"
+               " -c core.sshCommand='git push origin HEAD:main >&2;:' ls-remote ssh://nowhere/x"),
         _below("rebase-exec", "git rebase -q --exec 'git push origin HEAD:refs/heads/main' --root"),
         _below("pager",
                "script -qc 'git -c core.pager=\"git push origin HEAD:main #\" -p var -l' /dev/null",
