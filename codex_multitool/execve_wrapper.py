@@ -162,10 +162,13 @@ def _escalate(stream: socket.socket, descriptors: list[int], extended: bool) -> 
         raise wire.WireError(
             f"{len(descriptors)} descriptors are open, at most {wire.MAX_DESCRIPTORS} can be lent"
         )
+    relayed = {n for n in RELAYED if extended and signal.getsignal(n) is not signal.SIG_IGN}
+    # From the descriptors on the program may run: no signal may end us and leave it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, relayed)
     _send(stream, wire.frame(wire.encode_descriptors(descriptors)), descriptors)
-    for number in RELAYED if extended else ():
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda n, _: _send(stream, wire.frame(wire.encode_signal(n))))
+    for number in relayed:
+        signal.signal(number, lambda n, _: _send(stream, wire.frame(wire.encode_signal(n))))
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     result = wire.decode_result(_receive(stream))
     if result.signal is not None:
         _die_by(result.signal)
