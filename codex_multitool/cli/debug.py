@@ -12,6 +12,7 @@ import click
 
 from codex_multitool import roles
 from codex_multitool.cli.main import CANNOT_START, exec_role
+from codex_multitool.cli.operands import COMMAND, FOLDER
 from codex_multitool.cli.permissions import PERMISSIONS, POLICIES, PermissionValueError, policy_of
 from codex_multitool.cli.seatbelt import PROGRAM, command_line, profile
 from codex_multitool.sandbox.policy import SandboxPolicy, to_object, writable_roots
@@ -89,7 +90,7 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
             metavar="PERMISSION",
             help="What CMD may do; see above.",
         ),
-        click.option("-C", "--cd", "folder", metavar="DIR", help="Go to DIR first."),
+        click.option("-C", "--cd", "folder", type=FOLDER, metavar="DIR", help="Go to DIR first."),
     ]
     for decorator in reversed(decorators):
         function = decorator(function)
@@ -105,7 +106,7 @@ _SETTINGS = {
 
 @debug.command(help=LANDLOCK_HELP, context_settings=_SETTINGS)
 @_options
-@click.argument("command", nargs=-1, required=True, metavar="CMD...", type=click.UNPROCESSED)
+@click.argument("command", nargs=-1, required=True, metavar="CMD...", type=COMMAND)
 def landlock(
     full_auto: bool, permissions: tuple[str, ...], folder: str | None, command: tuple[str, ...]
 ) -> None:
@@ -118,7 +119,7 @@ def landlock(
 @debug.command(help=SEATBELT_HELP, context_settings=_SETTINGS)
 @_options
 @click.option("--print-profile", is_flag=True, help="Print the profile; run nothing.")
-@click.argument("command", nargs=-1, metavar="CMD...", type=click.UNPROCESSED)
+@click.argument("command", nargs=-1, metavar="CMD...", type=COMMAND)
 def seatbelt(
     full_auto: bool,
     permissions: tuple[str, ...],

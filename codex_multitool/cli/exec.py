@@ -10,6 +10,7 @@ import click
 
 from codex_multitool import roles
 from codex_multitool.cli.main import CANNOT_START
+from codex_multitool.cli.operands import COMMAND, FILE, FOLDER
 
 HELP = """\
 Run CMD in the sandbox, every program it starts judged by your rules.
@@ -58,7 +59,11 @@ def fail(text: str) -> int:
     context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]},
 )
 @click.option(
-    "--rules", multiple=True, metavar="FILE", help="A rules file more. May be given again."
+    "--rules",
+    multiple=True,
+    type=FILE,
+    metavar="FILE",
+    help="A rules file more. May be given again.",
 )
 @click.option(
     "-s",
@@ -69,7 +74,7 @@ def fail(text: str) -> int:
     show_default=True,
     help="What CMD may write: nothing; DIR, /tmp and $TMPDIR; everything, with the network.",
 )
-@click.option("-C", "--cd", "directory", metavar="DIR", help="Run CMD in DIR.")
+@click.option("-C", "--cd", "directory", type=FOLDER, metavar="DIR", help="Run CMD in DIR.")
 @click.option(
     "--intercept",
     type=click.Choice(["auto", "kernel", "wrapper"]),
@@ -81,6 +86,7 @@ def fail(text: str) -> int:
 @click.option(
     "--shell",
     envvar="CODEX_BASH_PATH",
+    type=FILE,
     metavar="PATH",
     help="The shell that runs CMD.  [default: $CODEX_BASH_PATH; else the system's bash, in "
     "wrapper mode the one that `make shells` built]",
@@ -95,6 +101,7 @@ def fail(text: str) -> int:
 )
 @click.option(
     "--learn",
+    type=FILE,
     metavar="FILE",
     help="Write rules that would have allowed what ran; one rule per command line, for review.",
 )
@@ -104,7 +111,7 @@ def fail(text: str) -> int:
     metavar="SECONDS",
     help="End CMD after that; the clock stands still while you are asked.",
 )
-@click.argument("words", nargs=-1, required=True, metavar="CMD...", type=click.UNPROCESSED)
+@click.argument("words", nargs=-1, required=True, metavar="CMD...", type=COMMAND)
 def exec_command(
     rules: tuple[str, ...],
     mode: str,

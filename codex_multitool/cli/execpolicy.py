@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import click
 
+from codex_multitool.cli.operands import COMMAND, FILE
 from codex_multitool.execpolicy.rules import Policy
 
 _FLAGS = ("--pretty", "--resolve-host-executables", "-h", "--help")
@@ -42,6 +43,7 @@ def execpolicy() -> None:
     "-r",
     "--rules",
     "paths",
+    type=FILE,
     metavar="PATH",
     multiple=True,
     required=True,
@@ -53,7 +55,7 @@ def execpolicy() -> None:
     is_flag=True,
     help="Let rules for a base name cover absolute paths, as host_executable() permits.",
 )
-@click.argument("command", metavar="COMMAND...", nargs=-1, required=True)
+@click.argument("command", metavar="COMMAND...", nargs=-1, required=True, type=COMMAND)
 def check(
     paths: tuple[str, ...], pretty: bool, resolve_host_executables: bool, command: tuple[str, ...]
 ) -> None:
@@ -81,6 +83,7 @@ _RULES = click.option(
     "-r",
     "--rules",
     "paths",
+    type=FILE,
     metavar="PATH",
     multiple=True,
     help="A rules file; may be given again.  [default: those in $CODEX_HOME/rules]",
@@ -119,7 +122,7 @@ Examples:
 )
 @click.option("--preserve-program-paths", is_flag=True, help="As the server's option.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array, a command each.")
-@click.argument("command", metavar="CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", metavar="CMD...", nargs=-1, required=True, type=COMMAND)
 def explain(
     paths: tuple[str, ...],
     sandbox: str,
@@ -175,7 +178,7 @@ Examples:
 
 @execpolicy.command(help=TEST_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @_RULES
-@click.argument("file")
+@click.argument("file", type=FILE)
 def test(paths: tuple[str, ...], file: str) -> None:
     """Hold the rules to a file of expectations."""
     from codex_multitool.cli.expectations import ExpectationError, expectations, failure

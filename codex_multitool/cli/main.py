@@ -9,6 +9,7 @@ import sys
 from typing import NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from codex_multitool import __version__, roles
 
@@ -28,6 +29,7 @@ SUBCOMMANDS = {
     "sandbox": "The same as debug.",
     "execpolicy": "Ask what the .rules say of a command.",
     "mcp-config": "Show or write an MCP client's configuration.",
+    "completion": "Let bash, zsh or fish complete this command line.",
 }
 
 HELP = f"""\
@@ -70,7 +72,16 @@ class RoleCommand(click.Command):
     """Hands everything behind its name to a role, options and `--` included."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        exec_role(ROLES[self.name or ""][0], args)
+        role = ROLES[self.name or ""][0]
+        if ctx.resilient_parsing:  # a shell asks which words go on here
+            from codex_multitool.cli.completion import words_for_role
+
+            os.environ.update(asked := words_for_role(role, args))
+            # The other roles know no completion: asked, they would do their work.
+            if role != roles.MCP_SERVER or not asked:
+                return []
+            args = []
+        exec_role(role, args)
 
 
 class LazyGroup(click.Group):
@@ -101,6 +112,10 @@ class LazyGroup(click.Group):
                 from codex_multitool.cli.mcp_config import mcp_config
 
                 return mcp_config
+            case "completion":
+                from codex_multitool.cli.completion import completion
+
+                return completion
             case name if name in ROLES:
                 return RoleCommand(name, help=ROLES[name][1], add_help_option=False)
             case _:
@@ -109,10 +124,17 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in (*ROLES, *SUBCOMMANDS):
+        if args[0] not in (*ROLES, *SUBCOMMANDS) and not ctx.resilient_parsing:
             names = ", ".join(self.list_commands(ctx))
             ctx.fail(f"No such command {args[0]!r}. The commands are {names}.")
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The names, without importing what is behind them."""
+        told = {**{name: text for name, (_, text) in ROLES.items()}, **SUBCOMMANDS}
+        names = [name for name in told if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=told[name].rstrip(".")) for name in names]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Roles"):

@@ -18,6 +18,7 @@ from codex_multitool.cli.client_config import (
     merged_text,
     printed,
 )
+from codex_multitool.cli.operands import FILE
 from codex_multitool.config.errors import ConfigError
 from codex_multitool.config.home import codex_home
 
@@ -42,7 +43,7 @@ Examples:
 @click.command(help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("client", type=click.Choice(list(FILES)))
 @click.option("--write", is_flag=True, help="Merge it into the client's files.")
-@click.option("--path", metavar="FILE", help="The file that lists the client's servers.")
+@click.option("--path", type=FILE, metavar="FILE", help="The file that lists the client's servers.")
 def mcp_config(client: str, write: bool, path: str | None) -> None:
     """Show or write the configuration."""
     server = roles.executable(roles.MCP_SERVER)

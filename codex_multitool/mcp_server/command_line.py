@@ -55,6 +55,7 @@ class Failure(click.ClickException):
     "--bash",
     "shell",
     envvar="CODEX_BASH_PATH",
+    type=click.Path(readable=False),
     metavar="PATH",
     help="The shell that runs commands; in wrapper mode, a bash or zsh patched to honour "
     "EXEC_WRAPPER.  [default: $CODEX_BASH_PATH; as configured; else the system's bash, in wrapper "
@@ -63,6 +64,7 @@ class Failure(click.ClickException):
 @click.option(
     "--execve",
     "wrapper",
+    type=click.Path(readable=False),
     metavar="PATH",
     help=f"The exec wrapper.  [default: {roles.EXECVE_WRAPPER} beside this executable]",
 )
@@ -70,6 +72,7 @@ class Failure(click.ClickException):
     "--rules",
     "rules",
     multiple=True,
+    type=click.Path(readable=False),
     metavar="FILE",
     help="A rules file besides those in $CODEX_HOME/rules and the configured ones. May be given "
     "again.",

@@ -13,7 +13,7 @@ from tests.executables import ROOT, built
 FULL_ACCESS = ["--sandbox-policy-cwd", "/", "--sandbox-policy", '{"type":"danger-full-access"}']
 COMMANDS = [
     *("mcp-server", "mcp", "execve-wrapper", "linux-sandbox"),
-    *("exec", "doctor", "debug", "sandbox", "execpolicy", "mcp-config"),
+    *("exec", "doctor", "debug", "sandbox", "execpolicy", "mcp-config", "completion"),
 ]
 PRINT_WORDS = ["/usr/bin/printf", "<%s>"]
 
