@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,9 @@ from codex_multitool.cli.main import CANNOT_START, exec_role
 from codex_multitool.cli.operands import COMMAND, FOLDER
 from codex_multitool.cli.permissions import PERMISSIONS, POLICIES, PermissionValueError, policy_of
 from codex_multitool.cli.seatbelt import PROGRAM, command_line, profile
+from codex_multitool.config.errors import ConfigError
+from codex_multitool.config.layers import load
+from codex_multitool.running.limits import kernel_limits
 from codex_multitool.sandbox.policy import SandboxPolicy, to_object, writable_roots
 
 _PERMISSIONS_HELP = "\n".join(
@@ -113,6 +117,7 @@ def landlock(
     """Run CMD confined; the process becomes the sandbox role."""
     policy, cwd = _policy(full_auto, permissions, folder)
     options = ["--sandbox-policy-cwd", cwd, "--sandbox-policy", json.dumps(to_object(policy))]
+    _limit()
     exec_role(roles.LINUX_SANDBOX, [*options, "--", *command])
 
 
@@ -146,6 +151,18 @@ def seatbelt(
     except OSError as error:
         click.echo(f"{roles.CLI}: {PROGRAM}: {error.strerror}", err=True)
         sys.exit(CANNOT_START)
+
+
+def _limit() -> None:
+    """Take on the limits that commands have; execve(2) keeps them."""
+    try:
+        wanted = kernel_limits(load(os.environ, None).limits)
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from None
+    for kind, *both in ((resource.RLIMIT_CORE, 0, 0), *wanted):
+        most = resource.getrlimit(kind)[1]
+        soft, hard = (each if most == resource.RLIM_INFINITY else min(each, most) for each in both)
+        resource.setrlimit(kind, (soft, hard))
 
 
 def _policy(

@@ -126,6 +126,7 @@ def exec_command(
     words: tuple[str, ...],
 ) -> None:
     """Check what was asked for, fork the zygote, then load what runs it."""
+    from codex_multitool.launcher.hardening import harden
     from codex_multitool.launcher.main import start_zygote
     from codex_multitool.running import shells
 
@@ -144,7 +145,7 @@ def exec_command(
         cwd = os.path.abspath(directory or ".")
     except FileNotFoundError:
         sys.exit(fail("the current directory was removed"))
-    zygote = start_zygote()
+    zygote = start_zygote(harden())
     # From here on large imports: the zygote has none of it in its memory.
     from codex_multitool.cli import exec_run
     from codex_multitool.running.settings import Interception

@@ -15,8 +15,10 @@ from codex_multitool.cli import exec_tree, learn
 from codex_multitool.cli.exec_record import Record
 from codex_multitool.cli.foreground import TIMED_OUT, Foreground, Outcome, Task
 from codex_multitool.cli.terminal import Human
+from codex_multitool.config.configuration import Limits
 from codex_multitool.config.errors import ConfigError
 from codex_multitool.config.home import codex_home
+from codex_multitool.config.layers import load
 from codex_multitool.escalation.decide import Judgement
 from codex_multitool.launcher.pool import LauncherError, Pool
 from codex_multitool.running.settings import Interception, StartError, load_rules, settings
@@ -52,19 +54,25 @@ def run(options: Options, zygote: socket.socket) -> int:
     try:
         judgement = Judgement(load_rules(options.rules))
         rules_file = os.path.join(codex_home(os.environ), "rules", "default.rules")
+        limits = load(os.environ, None).limits
     except (StartError, ConfigError) as error:
         raise NotRunError(str(error)) from None
     if options.learn is not None:
         _check_learned(options.learn)
     human = Human(rules_file, colour=_colour(terminal=True))
     record = Record(every=options.tree or options.learn is not None)
-    outcome = trio.run(_run, options, judgement, zygote, human, record)
+    outcome = trio.run(_run, options, judgement, limits, zygote, human, record)
     _tell(options, outcome, record)
     return TIMED_OUT if outcome.timed_out else exec_tree.exit_code(outcome.status)
 
 
 async def _run(
-    options: Options, judgement: Judgement, zygote: socket.socket, human: Human, record: Record
+    options: Options,
+    judgement: Judgement,
+    limits: Limits,
+    zygote: socket.socket,
+    human: Human,
+    record: Record,
 ) -> Outcome:
     failure: Exception | None = None
     outcome = Outcome()
@@ -72,7 +80,7 @@ async def _run(
     async with trio.open_nursery() as listening:
         pool = Pool(zygote, listening)
         try:
-            found, notice = await settings(options.interception, judgement, pool)
+            found, notice = await settings(options.interception, judgement, pool, None, limits)
             if notice is not None:
                 record.note(notice)
             task = Task(

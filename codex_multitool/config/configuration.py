@@ -23,12 +23,16 @@ T = TypeVar("T")
 
 
 class Limits(NamedTuple):
-    """Most a command may use; None: no limit is stated. memory, file_size: bytes."""
+    """Most a command may use; None: as much as the server. memory, file_size: bytes.
+
+    processes: more than there are when the command starts. The others: of each process.
+    """
 
     memory: int | None = None
-    processes: int | None = None
+    processes: int | None = 4096
     cpu_seconds: int | None = None
     file_size: int | None = None
+    open_files: int | None = None
 
 
 class Layer(NamedTuple):
@@ -102,9 +106,10 @@ def configuration(
         drop_environment=get((), OURS, "drop_environment"),
         limits=Limits(
             memory=get(None, OURS, "max_memory"),
-            processes=get(None, OURS, "max_processes"),
+            processes=get(Limits().processes, OURS, "max_processes"),
             cpu_seconds=get(None, OURS, "max_cpu_seconds"),
             file_size=get(None, OURS, "max_file_size"),
+            open_files=get(None, OURS, "max_open_files"),
         ),
         stated=found,
         layers=tuple(layers),

@@ -20,7 +20,6 @@ from codex_multitool.config.project_limits import hold
 from codex_multitool.config.settings import (
     ENVIRONMENT,
     MARKERS,
-    OURS,
     PROJECTS,
     Statements,
     dotted,
@@ -141,6 +140,3 @@ def _without_effect(found: Statements) -> Iterator[str]:
             f"{profile.where}: `{dotted(profile.path)}` has no effect: each call says by `login` "
             "whether the shell reads the user's profile"
         )
-    for key, stated in found.items():
-        if key[0] == OURS and key[1].startswith("max_"):
-            yield f"{stated.where}: `{dotted(stated.path)}` is checked, and has no effect yet"

@@ -15,6 +15,7 @@ from codex_multitool.config.toml_places import Path
 
 _MAX_PATH = 4096  # PATH_MAX, its NUL included
 _LARGEST = (1 << 63) - 1  # rlim_t, less RLIM_INFINITY and what is negative in C: getrlimit(2)
+_FEWEST_FILES = 64
 _SIZE = r"([0-9]{1,19}) ?([KMGT]?)(?:i?B)?"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -178,6 +179,25 @@ def count(value: object, _base: Base) -> int:
     if not 1 <= value <= _LARGEST:
         raise WrongValueError(f"out of range: {_short(value)}", "write a whole number from 1 up")
     return value
+
+
+def descriptors(value: object, base: Base) -> int:
+    """A number of open files with which a shell and its programs can do their work."""
+    number = count(value, base)
+    if number < _FEWEST_FILES:
+        raise WrongValueError(
+            f"too few to work with: {number}", f"write a whole number from {_FEWEST_FILES} up"
+        )
+    return number
+
+
+def limit(check: Check) -> Check:
+    """A value, or the word that stands for none."""
+
+    def checked(value: object, base: Base) -> object:
+        return None if value == "unlimited" else check(value, base)
+
+    return checked
 
 
 def size(value: object, base: Base) -> int:

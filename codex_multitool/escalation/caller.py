@@ -1,33 +1,25 @@
 """LEAF: what a program inherits from the process that executes it, read from the kernel.
 
-An escalated program is started by the server, yet it must find its umask, limits, priority and
-signals as if its caller had executed it. The caller itself is never asked.
+An escalated program is started by the server, yet it must find its umask, priority and signals as
+if its caller had executed it. The caller itself is never asked. Not its limits: files that may not
+grow or too few descriptors would end a trusted program half-way through its work.
 """
 
 import errno
 import os
-import resource
 import signal
 from dataclasses import dataclass
 
-# A process may change these for itself and could hold none back from its child: getrlimit(2).
-_LIMITS = tuple(
-    getattr(resource, name) for name in sorted(dir(resource)) if name.startswith("RLIMIT_")
-)
 # Every language runtime ignores these for itself, the wrapper's included.
 _RUNTIME = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
 
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """umask: int. nice: -20 to 19. limits: (kind, soft, hard) where they differ from ours.
-
-    blocked, ignored: signal numbers.
-    """
+    """umask: int. nice: -20 to 19. blocked, ignored: signal numbers."""
 
     umask: int
     nice: int
-    limits: tuple[tuple[int, int, int], ...]
     blocked: tuple[int, ...]
     ignored: tuple[int, ...]
 
@@ -45,7 +37,6 @@ def inherited(pid: int, *, runtime_signals: bool = False) -> Inherited:
     return Inherited(
         umask=int(fields[b"Umask"], 8),
         nice=os.getpriority(os.PRIO_PROCESS, pid),
-        limits=_limits(pid),
         blocked=_signals(fields[b"SigBlk"]),
         ignored=ignored,
     )
@@ -105,12 +96,3 @@ def _signals(mask: bytes) -> tuple[int, ...]:
     bits = int(mask, 16)
     # 32 and 33 belong to the threads library and cannot be set: signal(7).
     return tuple(n for n in range(1, 65) if bits >> (n - 1) & 1 and n not in (32, 33))
-
-
-def _limits(pid: int) -> tuple[tuple[int, int, int], ...]:
-    found = []
-    for kind in _LIMITS:
-        soft, hard = resource.prlimit(pid, kind)
-        if (soft, hard) != resource.getrlimit(kind):
-            found.append((kind, soft, hard))
-    return tuple(found)

@@ -62,7 +62,6 @@ async def run_outside(
             script=script,
             umask=inherited.umask,
             nice=inherited.nice,
-            limits=inherited.limits,
             blocked=inherited.blocked,
             ignored=inherited.ignored,
         )

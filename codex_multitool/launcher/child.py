@@ -21,6 +21,7 @@ from codex_multitool.interception.architecture import architecture
 from codex_multitool.interception.filter import exec_filter
 from codex_multitool.interception.kernel import KernelError
 from codex_multitool.interception.listener import install
+from codex_multitool.launcher.hardening import Limits
 from codex_multitool.launcher.protocol import KILLABLE, NONE, NOT_KILLABLE
 from codex_multitool.sandbox import enforce
 
@@ -37,10 +38,11 @@ _CHANGED = frozenset(map(int, (
 _DEFAULT, _IGNORE = int(signal.SIG_DFL), int(signal.SIG_IGN)
 
 
-def run(spec: dict[str, Any], received: list[int], report: int) -> None:
+def run(spec: dict[str, Any], received: list[int], report: int, started_with: Limits) -> None:
     """Become the command `spec` describes (see pool.Spawn); never returns.
 
     received: descriptors that came along. report: pipe on which (step, errno, text) is told.
+    started_with: the limits, where ours are others, that our own programs have in place of ours.
     """
     step = "descriptors"
     try:
@@ -52,7 +54,7 @@ def run(spec: dict[str, Any], received: list[int], report: int) -> None:
         step = "working directory"
         os.fchdir(received[spec["workdir"]])
         step = "limits"
-        _limits(spec)
+        _limits(spec, started_with)
         step = "signals"
         _signals(spec)
         step = "sandbox"
@@ -88,9 +90,14 @@ def _session(spec: dict[str, Any]) -> None:
         prctl.set_pdeathsig(signal.SIGKILL)
 
 
-def _limits(spec: dict[str, Any]) -> None:
+def _limits(spec: dict[str, Any], started_with: Limits) -> None:
     if spec["umask"] != NONE:
         os.umask(spec["umask"])
+    for kind, *before in started_with:
+        resource.setrlimit(kind, (before[0], before[1]))
+    if spec["confinement"] is not None:
+        # A core file would show what the command read to whoever can read the workspace.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for kind, *wanted in spec["limits"]:
         # A hard limit above ours cannot be had without privilege: setrlimit(2).
         most = _finite(resource.getrlimit(kind)[1])

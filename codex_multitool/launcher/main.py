@@ -21,6 +21,7 @@ from typing import Any
 import prctl
 
 from codex_multitool.launcher import child, protocol, tree
+from codex_multitool.launcher.hardening import Limits
 
 _CHUNK = 1 << 16
 _KILL_ROUND_MS = 2  # between two rounds of killing: time for exits to be reaped
@@ -28,10 +29,11 @@ _FAREWELL_SECONDS = 5.0  # how long launchers get to end their trees when the se
 _MAX_JOBS = 32  # of a command's background processes, how many are named
 
 
-def start_zygote() -> socket.socket:
+def start_zygote(started_with: Limits = ()) -> socket.socket:
     """Fork the zygote; returns the socket on which it is asked for launchers.
 
     To be called before any thread is started. The zygote ends when the socket is closed.
+    started_with: limits that are others in this process, and given back to what is executed.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     if os.fork() == 0:
@@ -40,7 +42,7 @@ def start_zygote() -> socket.socket:
         gc.disable()
         ours.close()
         _keep_from_commands()
-        _run_service("codex-zygote", Zygote(theirs).serve)
+        _run_service("codex-zygote", Zygote(theirs, started_with).serve)
     theirs.close()
     return ours
 
@@ -110,8 +112,9 @@ def _receive(connection: socket.socket, size: int, most: int) -> tuple[bytes, li
 class Zygote:
     """Forks launchers, and ends what one that was killed leaves behind."""
 
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, started_with: Limits) -> None:
         self._control = control
+        self._started_with = started_with
         self._launchers: set[int] = set()
 
     def serve(self) -> None:
@@ -142,7 +145,8 @@ class Zygote:
             if pid == 0:
                 self._control.close()
                 connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=fd)
-                _run_service("codex-launcher", Launcher(connection).serve)
+                launcher = Launcher(connection, self._started_with)
+                _run_service("codex-launcher", launcher.serve)
             self._launchers.add(pid)
             os.close(fd)
         return bool(data)
@@ -163,8 +167,9 @@ class Zygote:
 class Launcher:
     """Runs one command at a time for the server at the other end of `connection`."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, started_with: Limits) -> None:
         self._connection = connection
+        self._started_with = started_with
         self._decoder = protocol.Decoder()
         self._descriptors: list[list[int]] = []
         self._numbers: dict[int, int] = {}  # pid -> the server's number for it
@@ -232,7 +237,7 @@ class Launcher:
         reader, writer = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:
-            child.run(spec, received, writer)
+            child.run(spec, received, writer, self._started_with)
         self._busy = True
         self._numbers[pid] = number
         self._reports[pid] = reader

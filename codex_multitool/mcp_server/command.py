@@ -25,6 +25,7 @@ from codex_multitool.mcp_server.pipes import Pipes
 from codex_multitool.running import quoting
 from codex_multitool.running.deadline import Deadline
 from codex_multitool.running.intercept import ByKernel, ByWrapper
+from codex_multitool.running.limits import kernel_limits, used_up
 from codex_multitool.running.settings import Settings
 from codex_multitool.sandbox.enforce import Confinement
 
@@ -186,6 +187,7 @@ class Command:
                     workdir=self._workdir,
                     descriptors=[*pipes.write_ends(), *way.descriptors],
                     confinement=self._confinement,
+                    limits=kernel_limits(settings.limits),
                     listener=way.listener,
                 )
             )
@@ -203,6 +205,8 @@ class Command:
                 nursery.cancel_scope.cancel()
         if self._outcome.timed_out:
             await launcher.end(_GRACE_SECONDS)
+        elif limit := used_up(self._settings.limits, self._outcome.status):
+            self._note(limit)
 
     async def _expire(self, launcher: Launcher) -> None:
         while not self._deadline.expired(trio.current_time()):

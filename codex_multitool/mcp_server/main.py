@@ -2,6 +2,7 @@
 
 import signal
 
+from codex_multitool.launcher.hardening import harden
 from codex_multitool.launcher.main import start_zygote
 from codex_multitool.running import shells
 
@@ -11,7 +12,7 @@ def main(argv: list[str]) -> int:
     shells.open_standard_descriptors()
     # A terminal's Ctrl-C during start-up ends the process without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    zygote = start_zygote()
+    zygote = start_zygote(harden())
     # Every command is forked from the zygote, and a fork costs what the process has in its memory:
     # the option parser alone, with the threads it knows of, adds half a millisecond to each.
     from codex_multitool.mcp_server import command_line

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import trio
 
-from codex_multitool.config.configuration import Config
+from codex_multitool.config.configuration import Config, Limits
 from codex_multitool.config.errors import ConfigError
 from codex_multitool.config.home import codex_home
 from codex_multitool.escalation.decide import Judgement
@@ -57,6 +57,7 @@ class Service:
     interception: Interception
     judgement: Judgement
     environments: Environments
+    limits: Limits
     patience: float
     workspace: str
     state: SandboxState | None
@@ -88,6 +89,7 @@ def _service(options: Options) -> Service:
             (options.dangerous_commands or config.dangerous_commands) != "run",
         ),
         environments=environments,
+        limits=config.limits,
         patience=options.patience or config.approval_timeout or _PATIENCE,
         workspace=workspace,
         state=SandboxState(config.policy(), workspace) if config.sandbox_mode else None,
@@ -129,7 +131,11 @@ async def _start(service: Service, stdio: Stdio, zygote: socket.socket) -> int:
         pool = Pool(zygote, listening)
         try:
             found, notice = await settings(
-                service.interception, service.judgement, pool, service.environments
+                service.interception,
+                service.judgement,
+                pool,
+                service.environments,
+                service.limits,
             )
         except StartError as error:
             failure = error  # a nursery would wrap it in a group

@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from codex_multitool.config.configuration import Limits
 from codex_multitool.config.errors import ConfigError
 from codex_multitool.config.home import codex_home
 from codex_multitool.config.rules_files import load_policy, rules_files
@@ -35,6 +36,7 @@ class Settings:
     judgement: Judgement
     environment: Mapping[str, str]
     surroundings: Surroundings
+    limits: Limits = Limits()  # noqa: RUF009 — a tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +67,15 @@ async def settings(
     judgement: Judgement,
     pool: Pool,
     environments: Environments | None = None,
+    limits: Limits | None = None,
 ) -> tuple[Settings, str | None]:
     """The settings, and what the user must be told of them. Raises StartError.
 
-    environments: without them commands have all that this process has.
+    environments: without them commands have all that this process has. limits: without them, the
+    defaults.
     """
     environments = environments or Environments(dict(os.environ), dict(os.environ))
-    environment = environments.shell
+    environment, limits = environments.shell, limits or Limits()
     refused = None
     if wanted.mode != WRAPPER:
         try:
@@ -85,7 +89,7 @@ async def settings(
     surroundings = environments.surroundings()
     if wanted.mode != WRAPPER and refused is None:
         shell = wanted.shell or wanted.stock_shell
-        return Settings(shell, None, judgement, environment, surroundings), None
+        return Settings(shell, None, judgement, environment, surroundings, limits), None
     patched = wanted.shell or wanted.patched_shell
     if patched is None:
         because = "--intercept=wrapper" if refused is None else f"no kernel interception: {refused}"
@@ -100,4 +104,5 @@ async def settings(
             f"{refused}."
         )
         log.warning("%s", notice)
-    return Settings(patched, wanted.wrapper, judgement, environment, surroundings), notice
+    found = Settings(patched, wanted.wrapper, judgement, environment, surroundings, limits)
+    return found, notice

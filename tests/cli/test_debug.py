@@ -1,6 +1,7 @@
 """`debug landlock`: the process becomes the sandbox role, under the policy asked for."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -207,3 +208,19 @@ def test_seatbelt_profile_is_shown_anywhere(workspace: Path) -> None:
     assert done.stdout.startswith("(version 1)\n(deny default)\n")
     assert "ROOT_0" not in done.stdout
     assert "ROOT_0" in run(workspace, "debug", "seatbelt", "--full-auto", "--print-profile").stdout
+
+
+def test_the_limits_of_the_users_configuration_hold(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CODEX_HOME", str(workspace))
+    (workspace / "config.toml").write_text("codex_multitool.max_file_size = 1024\n")
+    done = landlock(
+        workspace, "--full-auto", "--", "sh", "-c", "ulimit -f; ulimit -c; exec yes > f"
+    )
+    assert (done.returncode, done.stdout) == (-signal.SIGXFSZ, "2\n0\n")
+    assert (workspace / "f").stat().st_size == 1024
+    (workspace / "config.toml").write_text("codex_multitool.max_file_size = 0\n")
+    done = landlock(workspace, "--", "true")
+    assert done.returncode != 0
+    assert "`codex_multitool.max_file_size`: out of range" in done.stderr

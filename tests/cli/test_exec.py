@@ -103,6 +103,16 @@ class TestCommand:
             out, _ = process.communicate("second\n", timeout=DEADLINE)
             assert out == "second\n"
 
+    def test_it_has_the_limits_of_the_users_configuration(self, ground: Ground) -> None:
+        (ground.home / "config.toml").write_text("codex_multitool.max_file_size = 1024\n")
+        done = ground.run("-s", "workspace-write", "ulimit -f; ulimit -c; exec yes > f")
+        assert (done.returncode, done.stdout) == (128 + signal.SIGXFSZ, "1\n0\n")
+        assert "at its limit `codex_multitool.max_file_size`" in done.stderr
+        (ground.home / "config.toml").write_text("codex_multitool.max_file_size = 0\n")
+        done = ground.run("true")
+        assert done.returncode == 125
+        assert "`codex_multitool.max_file_size`: out of range" in done.stderr
+
     def test_one_word_is_a_script_and_several_are_a_program_with_arguments(
         self, ground: Ground
     ) -> None:

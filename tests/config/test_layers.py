@@ -60,6 +60,7 @@ max_memory = "1G"
 max_processes = 100
 max_cpu_seconds = 60
 max_file_size = 1000
+max_open_files = 64
 """)
     home = machine.home
     roots = (f"{home.parent}/x", "/y", f"{home}/z")
@@ -86,18 +87,8 @@ max_file_size = 1000
         dangerous_commands="run",
         keep_environment=("K*",),
         drop_environment=("D",),
-        limits=Limits(memory=1 << 30, processes=100, cpu_seconds=60, file_size=1000),
+        limits=Limits(memory=1 << 30, processes=100, cpu_seconds=60, file_size=1000, open_files=64),
         layers=(Layer(f"{home}/config.toml"),),
-        warnings=tuple(
-            f"{home}/config.toml:{line}:1: `codex_multitool.{name}` is checked, "
-            "and has no effect yet"
-            for line, name in [
-                (21, "max_memory"),
-                (22, "max_processes"),
-                (23, "max_cpu_seconds"),
-                (24, "max_file_size"),
-            ]
-        ),
     )
 
 

@@ -47,6 +47,8 @@ def refusal(text: str, home: str | None = "/home/me") -> tuple[str, str]:
         ("codex_multitool", "max_memory", '"2 GiB"', 2 << 30),
         ("codex_multitool", "max_file_size", '"10 KB"', 10 << 10),
         ("codex_multitool", "max_file_size", '"7"', 7),
+        ("codex_multitool", "max_open_files", "64", 64),
+        ("codex_multitool", "max_processes", '"unlimited"', None),
     ],
 )
 def test_a_value_is_what_it_means(table: str, key: str, written: str, value: object) -> None:
@@ -291,7 +293,8 @@ def keys(table: Table, path: Key = ()) -> list[str]:
 
 def test_these_are_the_settings() -> None:
     ours = """intercept shell rules approval_timeout dangerous_commands keep_environment
-        drop_environment max_memory max_processes max_cpu_seconds max_file_size"""
+        drop_environment max_memory max_processes max_cpu_seconds max_file_size
+        max_open_files"""
     environment = """inherit ignore_default_excludes exclude set.* include_only filters.*
         experimental_use_profile"""
     assert keys(SETTINGS) == [

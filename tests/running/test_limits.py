@@ -1,0 +1,62 @@
+"""What a command may use in the kernel's terms, and what is told of one that used it up."""
+
+import os
+import resource
+import signal
+
+import pytest
+
+from codex_multitool.config.configuration import Limits
+from codex_multitool.running.limits import kernel_limits, used_up
+
+NONE = Limits(processes=None)
+
+
+def test_without_limits_nothing_is_asked_of_the_kernel() -> None:
+    assert kernel_limits(NONE) == ()
+
+
+def test_each_limit_is_one_of_the_kernels() -> None:
+    assert kernel_limits(Limits(1 << 30, None, 5, 7000, 64)) == (
+        (resource.RLIMIT_DATA, 1 << 30, 1 << 30),
+        (resource.RLIMIT_CPU, 5, 7),
+        (resource.RLIMIT_FSIZE, 7000, 7000),
+        (resource.RLIMIT_NOFILE, 64, 64),
+    )
+
+
+def test_processes_count_beyond_those_there_are() -> None:
+    ((kind, soft, hard),) = kernel_limits(Limits(processes=10))
+    assert kind == resource.RLIMIT_NPROC
+    assert soft == hard
+    processes = sum(name.isdecimal() for name in os.listdir("/proc"))
+    assert soft > 10 + processes // 2  # some may have ended meanwhile
+
+
+def test_the_largest_values_fit_the_kernel() -> None:
+    largest = (1 << 63) - 1
+    for kind, soft, hard in kernel_limits(Limits(largest, largest, largest, largest, largest)):
+        assert soft <= hard <= largest, kind
+
+
+SET = Limits(cpu_seconds=5, file_size=7000)
+
+
+@pytest.mark.parametrize("status", [signal.SIGXCPU, (128 + signal.SIGXCPU) << 8])
+def test_a_limit_that_ends_a_command_is_named(status: int) -> None:
+    told = used_up(SET, status)
+    assert (
+        told == "ended by SIGXCPU, at its limit `codex_multitool.max_cpu_seconds`: 5 s of CPU time"
+    )
+    assert used_up(NONE, status) is None
+
+
+def test_so_is_the_limit_of_files() -> None:
+    told = used_up(SET, (128 + signal.SIGXFSZ) << 8)
+    assert told is not None
+    assert "`codex_multitool.max_file_size`: files of 7000 bytes" in told
+
+
+@pytest.mark.parametrize("status", [0, 1 << 8, 255 << 8, 128 << 8, signal.SIGKILL, 64])
+def test_any_other_end_is_not_a_limits(status: int) -> None:
+    assert used_up(SET, status) is None
