@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar, cast
 
 from codex_multitool.config.settings import (
@@ -42,8 +42,7 @@ class Layer(NamedTuple):
     unread: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(NamedTuple):
     """The configuration. None, in what is ours: not stated.
 
     workspace_write: that policy with its settings, whether or not it is the mode.
@@ -52,8 +51,8 @@ class Config:
     """
 
     sandbox_mode: str | None = None
-    workspace_write: SandboxPolicy = field(default_factory=lambda: SandboxPolicy(WORKSPACE_WRITE))
-    environment: EnvironmentPolicy = field(default_factory=EnvironmentPolicy)
+    workspace_write: SandboxPolicy = SandboxPolicy(WORKSPACE_WRITE)
+    environment: EnvironmentPolicy = EnvironmentPolicy()
     intercept: str | None = None
     shell: str | None = None
     rules: tuple[str, ...] = ()
@@ -61,10 +60,20 @@ class Config:
     dangerous_commands: str | None = None
     keep_environment: tuple[str, ...] = ()
     drop_environment: tuple[str, ...] = ()
-    limits: Limits = field(default_factory=Limits)
-    stated: Statements = field(default_factory=dict, compare=False, repr=False)
+    limits: Limits = Limits()
+    stated: Statements = MappingProxyType({})
     layers: tuple[Layer, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        """The same settings, wherever they were stated."""
+        return isinstance(other, Config) and self._settings() == other._settings()
+
+    def __hash__(self) -> int:
+        return hash((self.sandbox_mode, self.workspace_write, self.intercept, self.shell))
+
+    def _settings(self) -> dict[str, object]:
+        return {name: value for name, value in self._asdict().items() if name != "stated"}
 
     def policy(self, mode: str | None = None) -> SandboxPolicy:
         """The sandbox of a mode; unless one is given, of the configured one, else read-only."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Mapping
 
-from codex_multitool.execpolicy.engine import Argument, Item
+from codex_multitool.execpolicy.evaluation import Argument, Item
 from codex_multitool.execpolicy.mistake import Mistake
 from codex_multitool.execpolicy.rules import Decision, normal_path
 from codex_multitool.execpolicy.shell_words import UnbalancedError, split

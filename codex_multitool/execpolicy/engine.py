@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import starlark
+
+from codex_multitool.execpolicy.evaluation import Argument, Call, Evaluation, Failure
 
 MAXIMUM_CALLS = 20_000
 
@@ -66,38 +67,6 @@ _IMPORT = 'load("builtins", "prefix_rule", "network_rule", "host_executable")'
 _CALLER = re.compile(rf"^  \* {_TEXT}:(\d+), in ", re.MULTILINE)
 _SPAN = re.compile(rf"^ --> {_TEXT}:(\d+):(\d+)$", re.MULTILINE)
 _MESSAGE = re.compile(r"^error: (.*?)(?:\n --> |\Z)", re.MULTILINE | re.DOTALL)
-
-Item = str | dict[str, str]
-Argument = Item | list[Item | list[Item]] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One call of a builtin: each argument as strings, lists and `{"type": name}`.
-
-    An argument that was not given is None.
-    """
-
-    name: str
-    line: int
-    arguments: dict[str, Argument]
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why the evaluation ended early; the place, or its column, may be unknown."""
-
-    message: str
-    line: int | None = None
-    column: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """The calls one text made, in order, up to its end or its failure."""
-
-    calls: tuple[Call, ...]
-    failure: Failure | None
 
 
 def evaluate(text: str, cancelled: Callable[[], str | None]) -> Evaluation:

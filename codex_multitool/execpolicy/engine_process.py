@@ -13,10 +13,9 @@ import select
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import astuple
 from typing import NoReturn
 
-from codex_multitool.execpolicy.engine import Call, Evaluation, Failure, evaluate
+from codex_multitool.execpolicy.evaluation import Call, Evaluation, Failure
 
 MEMORY_BYTES = 512 << 20
 # After its own deadline the child is given this long to say where the time went.
@@ -28,6 +27,8 @@ def evaluate_all(texts: Sequence[str], *, seconds: float) -> list[Evaluation]:
 
     texts: encodable as UTF-8. seconds: for all of them together.
     """
+    if not texts:
+        return []
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -100,12 +101,15 @@ def _be_child(texts: Sequence[str], writer: int, seconds: float) -> NoReturn:
     """Evaluate, report, and exit without running anything the parent set up for its exit."""
     deadline = time.monotonic() + seconds
     try:
+        # The engine is loaded by those who run it: a server's memory and start do without.
+        from codex_multitool.execpolicy.engine import evaluate
+
         _leave_parent(seconds)
         for text in texts:
             evaluation = evaluate(
                 text, lambda: _too_slow(seconds) if time.monotonic() > deadline else None
             )
-            _write(writer, json.dumps(astuple(evaluation)).encode() + b"\n")
+            _write(writer, json.dumps(evaluation).encode() + b"\n")
             if evaluation.failure is not None:
                 break
         os._exit(0)

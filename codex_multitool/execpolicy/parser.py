@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 from codex_multitool.execpolicy import arguments, network_host
-from codex_multitool.execpolicy.engine import Call, Failure
 from codex_multitool.execpolicy.engine_process import evaluate_all
 from codex_multitool.execpolicy.evaluate import matches
+from codex_multitool.execpolicy.evaluation import Call, Failure
 from codex_multitool.execpolicy.mistake import Mistake
 from codex_multitool.execpolicy.rules import (
     Location,
@@ -53,8 +53,7 @@ _SIGNATURES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """The text of one rules file, and the path to name in errors."""
 
     path: str
@@ -82,8 +81,7 @@ def parse(sources: Iterable[Source], *, seconds: float = EVALUATION_SECONDS) -> 
     return builder.policy()
 
 
-@dataclass(frozen=True, slots=True)
-class _Examples:
+class _Examples(NamedTuple):
     """The examples of one prefix_rule call and the rules that it made."""
 
     location: Location
@@ -92,14 +90,14 @@ class _Examples:
     not_match: tuple[tuple[str, ...], ...]
 
 
-@dataclass(slots=True)
 class _Builder:
     """The rules so far."""
 
-    rules: dict[str, list[PrefixRule]] = field(default_factory=dict)
-    host_executables: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    network_rules: list[NetworkRule] = field(default_factory=list)
-    unchecked: list[_Examples] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.rules: dict[str, list[PrefixRule]] = {}
+        self.host_executables: dict[str, tuple[str, ...]] = {}
+        self.network_rules: list[NetworkRule] = []
+        self.unchecked: list[_Examples] = []
 
     def add(self, call: Call, location: Location) -> None:
         """Take up what one call of a builtin states."""

@@ -9,8 +9,8 @@ import enum
 import json
 import os.path
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 
 class Decision(enum.IntEnum):
@@ -26,8 +26,7 @@ class Decision(enum.IntEnum):
         return self.name.lower()
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(NamedTuple):
     """A place in a rules file; line and column count from 1."""
 
     path: str
@@ -38,8 +37,7 @@ class Location:
         return f"{self.path}:{self.line}:{self.column}"
 
 
-@dataclass(frozen=True, slots=True)
-class PrefixRule:
+class PrefixRule(NamedTuple):
     """A decision about every command that starts with `pattern`.
 
     Each position of the pattern lists the tokens it accepts; position 0 has exactly one.
@@ -64,8 +62,7 @@ class PrefixRule:
         return f'prefix_rule(pattern={pattern}, decision="{self.decision.word}")'
 
 
-@dataclass(frozen=True, slots=True)
-class RuleMatch:
+class RuleMatch(NamedTuple):
     """A rule that covers a command, and what of the command it covered.
 
     `resolved_program` is the absolute path when a rule for its base name matched.
@@ -77,8 +74,7 @@ class RuleMatch:
     rule: PrefixRule
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkRule:
+class NetworkRule(NamedTuple):
     """A decision about one host and protocol; parsed and kept, not enforced here."""
 
     host: str
@@ -88,16 +84,11 @@ class NetworkRule:
     location: Location | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(NamedTuple):
     """All rules of all files: prefix rules by first token, each list in file order."""
 
-    rules: Mapping[str, tuple[PrefixRule, ...]] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
-    host_executables: Mapping[str, tuple[str, ...]] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
+    rules: Mapping[str, tuple[PrefixRule, ...]] = MappingProxyType({})
+    host_executables: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     network_rules: tuple[NetworkRule, ...] = ()
 
 

@@ -7,7 +7,7 @@ what it started before it lets `Cancelled` through. Any exception but ToolError 
 
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from codex_multitool.mcp_server.output import Captured
 from codex_multitool.sandbox.policy import SandboxPolicy
@@ -17,8 +17,7 @@ class ToolError(Exception):
     """A call cannot be served; the text tells the client why, in a result with isError."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandSpec:
+class CommandSpec(NamedTuple):
     """The arguments of one `shell` call. workdir: absolute. timeout_ms: of running time."""
 
     command: str
@@ -27,16 +26,14 @@ class CommandSpec:
     login: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxState:
+class SandboxState(NamedTuple):
     """What the client wants commands confined to. cwd: base of the writable directories."""
 
     policy: SandboxPolicy
     cwd: str
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What a human said. action: accept, decline, cancel, or unavailable: nobody could be asked.
 
     reason: the human's own words, or why nobody could be asked.
@@ -46,8 +43,7 @@ class Answer:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """One exec that was not simply run in the sandbox, and why."""
 
     program: str
@@ -56,8 +52,7 @@ class Decision:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class CommandResult:
+class CommandResult(NamedTuple):
     """How a command ended. exit_code: 124 after a timeout, 128 + signal after a signal.
 
     signal: number, or None. both: stdout and stderr in order of arrival. background: what the
@@ -76,8 +71,7 @@ class CommandResult:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Asker:
+class Asker(NamedTuple):
     """How a call reaches the client and the human behind it.
 
     ask(program, argv, workdir, warning) puts a question; it never fails and never waits for ever.

@@ -5,15 +5,14 @@ counted and said so. Text is UTF-8; bytes that are not are replaced, and that is
 """
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 CAP = 1 << 20  # bytes kept of each stream, and of both together
 _LINE = 200  # characters of a line told while the command runs
 STDOUT, STDERR = 0, 1
 
 
-@dataclass(frozen=True, slots=True)
-class Captured:
+class Captured(NamedTuple):
     """One stream as text. dropped: bytes cut out of its middle. replaced: it was not all UTF-8."""
 
     text: str

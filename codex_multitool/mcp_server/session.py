@@ -6,8 +6,7 @@ How the bytes are cut into pieces makes no difference.
 """
 
 import json
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,8 +18,7 @@ MAX_LINE = 16 * 1024 * 1024
 _BEFORE_INITIALIZE = frozenset({messages.INITIALIZE, messages.PING})
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """The client wants an answer. params: None if there were none."""
 
     id: RequestId
@@ -28,16 +26,14 @@ class Request:
     params: Object | None
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(NamedTuple):
     """The client tells something."""
 
     method: str
     params: Object
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(NamedTuple):
     """The client answers a request of ours. error: None unless it is one."""
 
     id: RequestId
@@ -45,8 +41,7 @@ class Response:
     error: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Invalid:
+class Invalid(NamedTuple):
     """What is no message, or must not come now. answer: what to send back."""
 
     answer: bytes

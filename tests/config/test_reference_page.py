@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import replace
 
 import pytest
 
@@ -33,7 +32,7 @@ CHOSEN_LATER = {
 def configured(text: str) -> Config:
     """The configuration of this text alone, without its places."""
     found = statements(file_document("config.toml", "/folder", text), "/home/me")
-    return replace(configuration(found), stated={})
+    return configuration(found)._replace(stated={})
 
 
 def blocks(kind: str, text: str = PAGE) -> list[str]:

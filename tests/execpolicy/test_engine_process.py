@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from codex_multitool.execpolicy.engine import MAXIMUM_CALLS, Call, Evaluation, Failure
+from codex_multitool.execpolicy.engine import MAXIMUM_CALLS
 from codex_multitool.execpolicy.engine_process import evaluate_all
+from codex_multitool.execpolicy.evaluation import Call, Evaluation, Failure
 
 DEEP = 20_000
 
