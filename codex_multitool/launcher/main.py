@@ -41,7 +41,7 @@ def start_zygote(started_with: Limits = ()) -> socket.socket:
         gc.freeze()
         gc.disable()
         ours.close()
-        _keep_from_commands()
+        _let_go(theirs.fileno())
         _run_service("codex-zygote", Zygote(theirs, started_with).serve)
     theirs.close()
     return ours
@@ -66,13 +66,25 @@ def _run_service(name: str, serve: Callable[[], None]) -> None:
         os._exit(status)
 
 
-def _keep_from_commands() -> None:
-    # Whoever started the server may have left it descriptors: they are no command's business.
+def _let_go(kept: int) -> None:
+    """Drop the server's streams, and whatever its starter may have left it: no command's business.
+
+    A client that waits for the end of the output must not wait for the last launcher, too.
+    """
+    _close_all_but(kept)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    os.close(null)
+
+
+def _close_all_but(kept: int) -> None:
     for name in os.listdir("/proc/self/fd"):
-        try:
-            os.set_inheritable(int(name), False)
-        except OSError:
-            continue  # the descriptor of the listing itself
+        if int(name) not in (0, 1, 2, kept):
+            try:
+                os.close(int(name))
+            except OSError:
+                continue  # the descriptor of the listing itself
 
 
 def wakeup_on_child() -> int:
@@ -144,6 +156,7 @@ class Zygote:
             pid = os.fork()
             if pid == 0:
                 self._control.close()
+                _close_all_but(fd)
                 connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=fd)
                 launcher = Launcher(connection, self._started_with)
                 _run_service("codex-launcher", launcher.serve)

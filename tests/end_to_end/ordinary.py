@@ -21,6 +21,7 @@ USER = 65534 if os.geteuid() == 0 else os.geteuid()
 
 _START = """
 import os, sys
+import prctl
 sys.path.insert(0, {root!r})
 from codex_multitool import roles
 from codex_multitool.mcp_server import command_line, main, serving
@@ -28,6 +29,7 @@ if os.geteuid() == 0:
     os.setgroups([])
     os.setgid({user})
     os.setuid({user})
+    prctl.set_dumpable(1)  # as every program is that was just executed
 sys.argv = sys.argv[1:]
 sys.exit(roles.main(sys.argv))
 """
