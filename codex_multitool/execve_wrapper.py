@@ -36,11 +36,9 @@ RELAYED = (
 def main(argv: list[str]) -> int:
     """Run the role; argv is [name, FILE, ARGV0, ARG...]. Returns the exit status."""
     if len(argv) == 2 and argv[1] in ("--help", "-h"):
-        sys.stdout.write(HELP)
-        return 0
+        return _print(HELP)
     if len(argv) == 2 and argv[1] in ("--version", "-V"):
-        sys.stdout.write(f"{NAME} {__version__}\n")
-        return 0
+        return _print(f"{NAME} {__version__}\n")
     if len(argv) < 3:
         return _fail(f"needs FILE and ARGV0; see {NAME} --help")
     try:
@@ -49,9 +47,24 @@ def main(argv: list[str]) -> int:
         return _fail(f"{argv[1]}: cannot ask the server: {error}")
 
 
+def _print(text: str) -> int:
+    try:
+        os.write(1, text.encode())
+    except OSError as error:
+        return _fail(f"write error: {error.strerror}")
+    return 0
+
+
 def _fail(text: str) -> int:
-    sys.stderr.write(f"{NAME}: {text}\n")
+    _complain(f"{NAME}: {text}")
     return 1
+
+
+def _complain(text: str) -> None:
+    try:
+        os.write(2, os.fsencode(text + "\n"))
+    except OSError:
+        pass  # nobody to tell; the exit status says it
 
 
 def _stand_in(file: str, argv: list[str]) -> int:
@@ -69,7 +82,7 @@ def _stand_in(file: str, argv: list[str]) -> int:
         return _execute(file, argv)
     if response.action == "Deny":
         reason = "" if response.reason is None else f": {response.reason}"
-        sys.stderr.write(f"Execution denied{reason}\n")
+        _complain(f"Execution denied{reason}")
         return 1
     return _escalate(stream, inherited if response.extended else [0, 1, 2], response.extended)
 
@@ -153,7 +166,7 @@ def _execute(file: str, argv: list[str]) -> int:
     try:
         os.execv(file, argv)
     except OSError as error:
-        sys.stderr.write(f"{argv[0]}: {error.strerror}\n")
+        _complain(f"{argv[0]}: {error.strerror}")
         return 127 if isinstance(error, FileNotFoundError) else 126
 
 

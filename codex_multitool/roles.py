@@ -6,12 +6,24 @@ to get another role's effect, exec the executable under that role's name.
 
 import os
 import sys
-from os.path import abspath, basename, dirname, join, realpath
+from os.path import basename, dirname, isabs, join, realpath
 
 CLI = "codex-multitool"
 MCP_SERVER = "codex-exec-mcp-server"
 EXECVE_WRAPPER = "codex-execve-wrapper"
 LINUX_SANDBOX = "codex-linux-sandbox"
+
+
+def _started() -> str:
+    # A relative name is one of the directory we were started in, which we may leave.
+    name = sys.argv[0]
+    try:
+        return name if isabs(name) else join(os.getcwd(), name)
+    except OSError:
+        return name  # it was removed, and nothing is found there any more
+
+
+_STARTED = _started()
 
 
 def main(argv: list[str]) -> int:
@@ -58,4 +70,4 @@ def entry_point() -> int:
 
 def executable(role: str) -> str:
     """The absolute path under which to exec `role`: a sibling of the running executable."""
-    return join(dirname(realpath(abspath(sys.argv[0]))), role)
+    return join(dirname(realpath(_STARTED)), role)

@@ -7,18 +7,19 @@ import os
 import resource
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from codex_multitool import roles
-from codex_multitool.cli.main import CANNOT_START, exec_role
+from codex_multitool.cli.main import cannot_start, exec_role
 from codex_multitool.cli.operands import COMMAND, FOLDER
+from codex_multitool.cli.overrides import HELP as OVERRIDES_HELP
+from codex_multitool.cli.overrides import override_option, refuse_both, stated_here
 from codex_multitool.cli.permissions import PERMISSIONS, POLICIES, PermissionValueError, policy_of
 from codex_multitool.cli.seatbelt import PROGRAM, command_line, profile
+from codex_multitool.config.configuration import Config, Limits
 from codex_multitool.config.errors import ConfigError
-from codex_multitool.config.layers import load
-from codex_multitool.running.limits import kernel_limits
 from codex_multitool.sandbox.policy import SandboxPolicy, to_object, writable_roots
 
 _PERMISSIONS_HELP = "\n".join(
@@ -35,9 +36,8 @@ LANDLOCK_HELP = f"""\
 Run CMD confined by Landlock and seccomp, with the network off.
 
 Nothing can be written but /dev/null, unless --full-auto opens the current folder, /tmp and
-$TMPDIR, or -s something else. This process becomes CMD: the exit status is CMD's, and a shell
-tells 128+n if signal n ended it; 127 if it is not found, 126 if it cannot be executed, 125 if it
-cannot be confined.
+$TMPDIR, or -s something else. A `sandbox_mode` in a file is for the server and for `exec`; here
+only -c states one. CMD gets the environment that [shell_environment_policy] makes.
 
 \b
 Examples:
@@ -46,7 +46,13 @@ Examples:
   codex-multitool debug landlock --full-auto -- curl https://example.org   refused: no network
   codex-multitool sandbox linux -C src -s disk-write-folder=out -- make
 
+{OVERRIDES_HELP}
 {_PERMISSIONS_HELP}
+
+\b
+Exit status: that of CMD, as this process becomes CMD, or
+  125  it could not be started or confined     126  it cannot be executed     127  not found
+  2    the command line is wrong               128+n  as a shell tells it: ended by signal n
 """
 
 SEATBELT_HELP = f"""\
@@ -57,7 +63,12 @@ Examples:
   codex-multitool debug seatbelt --full-auto -- make test
   codex-multitool debug seatbelt --full-auto --print-profile      on any system
 
+{OVERRIDES_HELP}
 {_PERMISSIONS_HELP}
+
+\b
+Exit status: that of CMD, as this process becomes it; 125 if it could not be started, 2 for a wrong
+command line. With --print-profile 0.
 """
 
 
@@ -95,6 +106,7 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
             help="What CMD may do; see above.",
         ),
         click.option("-C", "--cd", "folder", type=FOLDER, metavar="DIR", help="Go to DIR first."),
+        override_option,
     ]
     for decorator in reversed(decorators):
         function = decorator(function)
@@ -112,13 +124,17 @@ _SETTINGS = {
 @_options
 @click.argument("command", nargs=-1, required=True, metavar="CMD...", type=COMMAND)
 def landlock(
-    full_auto: bool, permissions: tuple[str, ...], folder: str | None, command: tuple[str, ...]
+    full_auto: bool,
+    permissions: tuple[str, ...],
+    overrides: tuple[str, ...],
+    folder: str | None,
+    command: tuple[str, ...],
 ) -> None:
     """Run CMD confined; the process becomes the sandbox role."""
-    policy, cwd = _policy(full_auto, permissions, folder)
+    policy, cwd, environment, limits = _wanted(full_auto, permissions, overrides, folder)
     options = ["--sandbox-policy-cwd", cwd, "--sandbox-policy", json.dumps(to_object(policy))]
-    _limit()
-    exec_role(roles.LINUX_SANDBOX, [*options, "--", *command])
+    _limit(limits)
+    exec_role(roles.LINUX_SANDBOX, [*options, "--", *command], environment)
 
 
 @debug.command(help=SEATBELT_HELP, context_settings=_SETTINGS)
@@ -128,13 +144,14 @@ def landlock(
 def seatbelt(
     full_auto: bool,
     permissions: tuple[str, ...],
+    overrides: tuple[str, ...],
     folder: str | None,
     print_profile: bool,
     command: tuple[str, ...],
 ) -> None:
     """Run CMD confined; the process becomes sandbox-exec(1)."""
-    policy, cwd = _policy(full_auto, permissions, folder)
-    named = writable_roots(policy, cwd, os.environ)
+    policy, cwd, environment, _ = _wanted(full_auto, permissions, overrides, folder)
+    named = writable_roots(policy, cwd, environment)
     roots = list(dict.fromkeys(map(os.path.realpath, named)))
     if print_profile:
         click.echo(profile(policy, roots), nl=False)
@@ -142,33 +159,41 @@ def seatbelt(
     if not command:
         raise click.UsageError("Missing argument 'CMD...'.")
     if sys.platform != "darwin":
-        raise click.ClickException("Seatbelt sandbox is only available on macOS")
-    os.environ["CODEX_SANDBOX"] = "seatbelt"
+        cannot_start("Seatbelt sandbox is only available on macOS")
+    environment["CODEX_SANDBOX"] = "seatbelt"
     if not policy.full_network:
-        os.environ["CODEX_SANDBOX_NETWORK_DISABLED"] = "1"
+        environment["CODEX_SANDBOX_NETWORK_DISABLED"] = "1"
     try:
-        os.execv(PROGRAM, command_line(policy, roots, command))
+        os.execve(PROGRAM, command_line(policy, roots, command), environment)
     except OSError as error:
-        click.echo(f"{roles.CLI}: {PROGRAM}: {error.strerror}", err=True)
-        sys.exit(CANNOT_START)
+        cannot_start(f"{PROGRAM}: {error.strerror}")
 
 
-def _limit() -> None:
+def _limit(limits: Limits) -> None:
     """Take on the limits that commands have; execve(2) keeps them."""
-    try:
-        wanted = kernel_limits(load(os.environ, None).limits)
-    except ConfigError as error:
-        raise click.ClickException(str(error)) from None
-    for kind, *both in ((resource.RLIMIT_CORE, 0, 0), *wanted):
+    from codex_multitool.running.limits import kernel_limits
+
+    for kind, *both in ((resource.RLIMIT_CORE, 0, 0), *kernel_limits(limits)):
         most = resource.getrlimit(kind)[1]
         soft, hard = (each if most == resource.RLIM_INFINITY else min(each, most) for each in both)
         resource.setrlimit(kind, (soft, hard))
 
 
-def _policy(
-    full_auto: bool, permissions: tuple[str, ...], folder: str | None
-) -> tuple[SandboxPolicy, str]:
-    """The policy asked for, and its workspace; goes to `folder`."""
+class _Wanted(NamedTuple):
+    """policy: with its workspace. environment, limits: CMD's."""
+
+    policy: SandboxPolicy
+    workspace: str
+    environment: dict[str, str]
+    limits: Limits
+
+
+def _wanted(
+    full_auto: bool, permissions: tuple[str, ...], overrides: tuple[str, ...], folder: str | None
+) -> _Wanted:
+    """What the command line and the configuration come to; goes to `folder`."""
+    from codex_multitool.running.configured import configured
+
     if full_auto and permissions:
         raise click.UsageError("--full-auto is a policy of its own: it goes with no -s.")
     try:
@@ -176,10 +201,28 @@ def _policy(
             os.chdir(folder)
         cwd = os.getcwd()
     except OSError as error:
-        raise click.ClickException(f"{folder or 'the current folder'}: {error.strerror}") from error
-    if full_auto:
-        return SandboxPolicy("workspace-write"), cwd
+        cannot_start(f"{folder or 'the current folder'}: {error.strerror}")
     try:
-        return policy_of(permissions, cwd, os.environ.get("TMPDIR"))
-    except PermissionValueError as error:
-        raise click.ClickException(str(error)) from None
+        config, environments = configured(cwd, overrides)
+    except ConfigError as error:
+        cannot_start(str(error))
+    environment = dict(environments.shell)
+    if folder is not None and "PWD" in environment:
+        environment["PWD"] = cwd
+    if permissions:
+        for key in ("sandbox_mode", "sandbox_workspace_write"):
+            refuse_both(config, "-s", permissions, key)
+        try:
+            policy, workspace = policy_of(permissions, cwd, environment.get("TMPDIR"))
+        except PermissionValueError as error:
+            raise click.UsageError(str(error)) from None
+        return _Wanted(policy, workspace, environment, config.limits)
+    return _Wanted(_configured_policy(full_auto, config), cwd, environment, config.limits)
+
+
+def _configured_policy(full_auto: bool, config: Config) -> SandboxPolicy:
+    """Read-only, unless the command line says otherwise: who tries a sandbox wants to be in one."""
+    refuse_both(config, "--full-auto", full_auto, "sandbox_mode")
+    if full_auto:
+        return config.policy("workspace-write")
+    return config.policy() if stated_here(config, "sandbox_mode") else SandboxPolicy("read-only")

@@ -11,13 +11,16 @@ import click
 from codex_multitool import roles
 from codex_multitool.cli.main import CANNOT_START
 from codex_multitool.cli.operands import COMMAND, FILE, FOLDER
+from codex_multitool.cli.overrides import HELP as OVERRIDES_HELP
+from codex_multitool.cli.overrides import override_option
 
-HELP = """\
+HELP = f"""\
 Run CMD in the sandbox, every program it starts judged by your rules.
 
 Rules are the `.rules` files in $CODEX_HOME/rules (default ~/.codex/rules), and those of --rules:
 `allow` runs a program outside the sandbox, `prompt` asks you at the terminal, `forbidden`
-refuses it, and whatever no rule names runs inside. CMD has your stdin, stdout and stderr.
+refuses it, and whatever no rule names runs inside. CMD has your stdin, stdout and stderr, and the
+environment that [shell_environment_policy] makes; a program outside has all of yours.
 
 A single word is a script for the shell; several are a program and its arguments.
 
@@ -38,9 +41,11 @@ Without a terminal such a program is refused, and says how to allow it.
 
 Ctrl-C, Ctrl-\\ and Ctrl-Z reach CMD. What it leaves running in the background is ended with it.
 
+{OVERRIDES_HELP}
 \b
 Exit status: that of CMD, or
   128+n  CMD was ended by signal n     124  its time was up     125  it could not be started
+  2      the command line is wrong     126  CMD cannot be executed     127  it was not found
 """
 _MODES = ("read-only", "workspace-write", "danger-full-access")
 # Ignored by whoever started us (nohup(1), a background job): for the command to find the same.
@@ -70,26 +75,25 @@ def fail(text: str) -> int:
     "--sandbox",
     "mode",
     type=click.Choice(_MODES),
-    default="read-only",
-    show_default=True,
-    help="What CMD may write: nothing; DIR, /tmp and $TMPDIR; everything, with the network.",
+    help="What CMD may write: nothing; DIR, /tmp and $TMPDIR; everything, with the network.  "
+    "[default: as configured, else read-only]",
 )
 @click.option("-C", "--cd", "directory", type=FOLDER, metavar="DIR", help="Run CMD in DIR.")
+@override_option
 @click.option(
     "--intercept",
     type=click.Choice(["auto", "kernel", "wrapper"]),
-    default="auto",
-    show_default=True,
     help="How execs are seen. kernel: every one of the whole process tree, with any shell. "
-    "wrapper: those a patched shell does itself. auto: kernel where it works.",
+    "wrapper: those a patched shell does itself. auto: kernel where it works.  "
+    "[default: as configured, else auto]",
 )
 @click.option(
     "--shell",
     envvar="CODEX_BASH_PATH",
     type=FILE,
     metavar="PATH",
-    help="The shell that runs CMD.  [default: $CODEX_BASH_PATH; else the system's bash, in "
-    "wrapper mode the one that `make shells` built]",
+    help="The shell that runs CMD.  [default: $CODEX_BASH_PATH; as configured; else the system's "
+    "bash, in wrapper mode the one that `make shells` built]",
 )
 @click.option("--tree", is_flag=True, help="Print on stderr, at the end, every exec and its fate.")
 @click.option("--json", is_flag=True, help="Print the result as the last line of stdout, as JSON.")
@@ -114,9 +118,10 @@ def fail(text: str) -> int:
 @click.argument("words", nargs=-1, required=True, metavar="CMD...", type=COMMAND)
 def exec_command(
     rules: tuple[str, ...],
-    mode: str,
+    mode: str | None,
+    overrides: tuple[str, ...],
     directory: str | None,
-    intercept: str,
+    intercept: str | None,
     shell: str | None,
     tree: bool,
     json: bool,
@@ -148,21 +153,16 @@ def exec_command(
     zygote = start_zygote(harden())
     # From here on large imports: the zygote has none of it in its memory.
     from codex_multitool.cli import exec_run
-    from codex_multitool.running.settings import Interception
 
     logging.basicConfig(format=f"{roles.CLI} exec: %(levelname)s: %(message)s")
     options = exec_run.Options(
         words=words,
         cwd=cwd,
         mode=mode,
+        overrides=overrides,
         rules=rules,
-        interception=Interception(
-            mode=intercept,
-            shell=shell,
-            stock_shell=shells.stock_shell(),
-            patched_shell=shells.patched_shell(),
-            wrapper=roles.executable(roles.EXECVE_WRAPPER),
-        ),
+        intercept=intercept,
+        shell=shell,
         timeout=math.inf if timeout is None else timeout,
         tree=tree,
         result_fd=result_fd,

@@ -1,29 +1,39 @@
 """`exec` from its options to its exit status: one command in the foreground, and what is told."""
 
 import json
+import math
 import os
 import shlex
 import socket
 import sys
-from contextlib import suppress
 from dataclasses import dataclass
 
 import trio
 
 from codex_multitool import roles
 from codex_multitool.cli import exec_tree, learn
+from codex_multitool.cli.colours import coloured
 from codex_multitool.cli.exec_record import Record
 from codex_multitool.cli.foreground import TIMED_OUT, Foreground, Outcome, Task
+from codex_multitool.cli.overrides import refuse_both
 from codex_multitool.cli.terminal import Human
-from codex_multitool.config.configuration import Limits
+from codex_multitool.config.configuration import Config
 from codex_multitool.config.errors import ConfigError
 from codex_multitool.config.home import codex_home
-from codex_multitool.config.layers import load
+from codex_multitool.config.settings import OURS
 from codex_multitool.escalation.decide import Judgement
 from codex_multitool.launcher.pool import LauncherError, Pool
+from codex_multitool.running import shells
+from codex_multitool.running.configured import (
+    Environments,
+    configured,
+    configured_shell,
+    workspace,
+)
 from codex_multitool.running.settings import Interception, StartError, load_rules, settings
+from codex_multitool.running.standard_streams import write_all
 from codex_multitool.sandbox.enforce import SandboxError
-from codex_multitool.sandbox.policy import SandboxPolicy
+from codex_multitool.sandbox.policy import WORKSPACE_WRITE
 
 
 class NotRunError(Exception):
@@ -34,14 +44,17 @@ class NotRunError(Exception):
 class Options:
     """The command line of `exec`, checked. cwd: absolute. timeout: seconds, perhaps inf.
 
-    result_fd: where the JSON goes, if anywhere. ignored: signals that the command shall ignore.
+    mode, intercept, shell: None for what is configured. result_fd: where the JSON goes, if
+    anywhere. ignored: signals that the command shall ignore.
     """
 
     words: tuple[str, ...]
     cwd: str
-    mode: str
+    mode: str | None
+    overrides: tuple[str, ...]
     rules: tuple[str, ...]
-    interception: Interception
+    intercept: str | None
+    shell: str | None
     timeout: float
     tree: bool
     result_fd: int | None
@@ -49,30 +62,66 @@ class Options:
     ignored: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Options and configuration made one. workspace: what workspace-write opens; may be empty."""
+
+    config: Config
+    environments: Environments
+    interception: Interception
+    judgement: Judgement
+    workspace: str
+
+
 def run(options: Options, zygote: socket.socket) -> int:
-    """Run the command; returns the exit status. Raises NotRunError."""
+    """Run the command; returns the exit status. Raises NotRunError, and click.UsageError."""
+    record = Record(every=options.tree or options.learn is not None)
     try:
-        judgement = Judgement(load_rules(options.rules))
+        setup = _set_up(options, record)
         rules_file = os.path.join(codex_home(os.environ), "rules", "default.rules")
-        limits = load(os.environ, None).limits
     except (StartError, ConfigError) as error:
         raise NotRunError(str(error)) from None
     if options.learn is not None:
         _check_learned(options.learn)
-    human = Human(rules_file, colour=_colour(terminal=True))
-    record = Record(every=options.tree or options.learn is not None)
-    outcome = trio.run(_run, options, judgement, limits, zygote, human, record)
+    human = Human(
+        rules_file,
+        colour=coloured(terminal=True),
+        patience=setup.config.approval_timeout or math.inf,
+    )
+    outcome = trio.run(_run, options, setup, zygote, human, record)
     _tell(options, outcome, record)
     return TIMED_OUT if outcome.timed_out else exec_tree.exit_code(outcome.status)
 
 
+def _set_up(options: Options, record: Record) -> Setup:
+    """What is in force: the options, then the configuration. Raises StartError, ConfigError."""
+    config, environments = configured(options.cwd, options.overrides)
+    refuse_both(config, "--sandbox", options.mode, "sandbox_mode")
+    refuse_both(config, "--shell", options.shell, OURS, "shell")
+    refuse_both(config, "--intercept", options.intercept, OURS, "intercept")
+    interception = Interception(
+        mode=options.intercept or config.intercept or "auto",
+        shell=options.shell or configured_shell(config),
+        stock_shell=shells.stock_shell(),
+        patched_shell=shells.patched_shell(),
+        wrapper=roles.executable(roles.EXECVE_WRAPPER),
+    )
+    judgement = Judgement(
+        load_rules([*config.rules, *options.rules]),
+        ask_when_dangerous=config.dangerous_commands != "run",
+    )
+    place = options.cwd
+    if options.mode is None and config.policy().kind == WORKSPACE_WRITE:
+        place, why_none = workspace(os.path.realpath(options.cwd))
+        if why_none is not None:
+            record.note(
+                f"{options.cwd} is not writable: {why_none}; --sandbox=workspace-write opens it"
+            )
+    return Setup(config, environments, interception, judgement, place)
+
+
 async def _run(
-    options: Options,
-    judgement: Judgement,
-    limits: Limits,
-    zygote: socket.socket,
-    human: Human,
-    record: Record,
+    options: Options, setup: Setup, zygote: socket.socket, human: Human, record: Record
 ) -> Outcome:
     failure: Exception | None = None
     outcome = Outcome()
@@ -80,13 +129,20 @@ async def _run(
     async with trio.open_nursery() as listening:
         pool = Pool(zygote, listening)
         try:
-            found, notice = await settings(options.interception, judgement, pool, None, limits)
+            found, notice = await settings(
+                setup.interception,
+                setup.judgement,
+                pool,
+                setup.environments,
+                setup.config.limits,
+            )
             if notice is not None:
                 record.note(notice)
             task = Task(
                 words=_argv(found.shell, options.words),
                 cwd=options.cwd,
-                policy=SandboxPolicy(options.mode),
+                workspace=setup.workspace,
+                policy=setup.config.policy(options.mode),
                 timeout=options.timeout,
                 ignored=options.ignored,
             )
@@ -114,14 +170,16 @@ def _tell(options: Options, outcome: Outcome, record: Record) -> None:
     for pid, command in outcome.background:
         _say(f"ended what was left running: {exec_tree.one_line(command)} ({pid})")
     if options.tree:
-        colour = _colour(terminal=sys.stderr.isatty())
+        colour = coloured(terminal=sys.stderr.isatty())
         _write(2, exec_tree.rendered(record.execs, colour=colour))
     if options.learn is not None:
         _learn(options.learn, options.words, record)
     if options.result_fd is not None:
         text = json.dumps(_result(options, outcome, record), ensure_ascii=False)
         # The command's last line may lack its end.
-        _write(options.result_fd, ("\n" if options.result_fd == 1 else "") + text + "\n")
+        failure = _write(options.result_fd, ("\n" if options.result_fd == 1 else "") + text + "\n")
+        if failure is not None:
+            _say(f"the result cannot be written to descriptor {options.result_fd}: {failure}")
 
 
 def _result(options: Options, outcome: Outcome, record: Record) -> dict[str, object]:
@@ -180,16 +238,14 @@ def _learn(path: str, words: tuple[str, ...], record: Record) -> None:
         _say(f"--learn {path}: {error.strerror}")
 
 
-def _colour(*, terminal: bool) -> bool:
-    return terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
 def _say(line: str) -> None:
     _write(2, f"{roles.CLI} exec: {line}\n")
 
 
-def _write(descriptor: int, text: str) -> None:
-    data = text.encode(errors="backslashreplace")
-    with suppress(OSError):  # whoever read it has gone
-        while data:
-            data = data[os.write(descriptor, data) :]
+def _write(descriptor: int, text: str) -> str | None:
+    """Write it; why it cannot be, if so."""
+    try:
+        write_all(descriptor, text.encode(errors="backslashreplace"))
+    except OSError as error:
+        return error.strerror
+    return None

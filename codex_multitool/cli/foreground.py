@@ -34,10 +34,14 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is to be run. words: argv of the shell. cwd: also the base of the writable roots."""
+    """What is to be run. words: argv of the shell. workspace: what workspace-write opens, or empty.
+
+    timeout: seconds, perhaps inf. ignored: signals that it is to ignore.
+    """
 
     words: tuple[str, ...]
     cwd: str
+    workspace: str
     policy: SandboxPolicy
     timeout: float
     ignored: tuple[int, ...]
@@ -73,7 +77,7 @@ class Foreground:
         Raises SandboxError, OSError or LauncherError when it cannot be started.
         """
         task = self._task
-        roots = writable_roots(task.policy, task.cwd, self._settings.environment)
+        roots = writable_roots(task.policy, task.workspace, self._settings.environment)
         with closing(enforce.prepare(task.policy, roots)) as confinement:
             workdir = os.open(task.cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             writable = (_DEVICES, *map(os.path.realpath, roots))

@@ -4,14 +4,18 @@ Reads argv and execs; it confines and judges nothing itself. Each subcommand is 
 when it is named, so that none pays for another's imports.
 """
 
+import errno
 import os
+import signal
 import sys
+from collections.abc import Mapping
 from typing import NoReturn
 
 import click
 from click.shell_completion import CompletionItem
 
 from codex_multitool import __version__, roles
+from codex_multitool.running import standard_streams
 
 # As env(1), timeout(1) and nohup(1) say that they, not the command, failed.
 CANNOT_START = 125
@@ -32,6 +36,18 @@ SUBCOMMANDS = {
     "completion": "Let bash, zsh or fish complete this command line.",
 }
 
+EXIT_STATUS = """\
+\b
+Exit status of every command:
+  0      it did what was asked
+  1      it did, and the answer is no; or it could not
+  2      the command line is wrong
+  125    CMD was not started, for a reason of ours: configuration, rules, sandbox
+  126    CMD cannot be executed     127  CMD was not found
+  128+n  ended by signal n; 141 when whoever read the output has gone
+Commands that run a CMD otherwise end with its status.\
+"""
+
 HELP = f"""\
 A shell for agents: every exec judged by your rules, every command confined by the kernel.
 
@@ -51,21 +67,33 @@ The executable is several programs; the name it is started under decides:
   {roles.EXECVE_WRAPPER}     as `{roles.CLI} execve-wrapper`
   {roles.LINUX_SANDBOX}      as `{roles.CLI} linux-sandbox`
   any other name           this command line
+
+{EXIT_STATUS}
 """
 
 
-def exec_role(role: str, arguments: list[str]) -> NoReturn:
-    """Replace this process by the executable under the name `role`."""
+def exec_role(
+    role: str, arguments: list[str], environment: Mapping[str, str] | None = None
+) -> NoReturn:
+    """Replace this process by the executable under the name `role`.
+
+    environment: unless it is to be this process's.
+    """
     path = roles.executable(role)
     try:
-        os.execv(path, [path, *arguments])
+        os.execve(path, [path, *arguments], os.environ if environment is None else environment)
     except OSError as error:
-        click.echo(
-            f"{roles.CLI}: cannot start {path}: {error.strerror}; "
-            "the executable and its other names belong in one folder, as `make build` leaves them",
-            err=True,
-        )
-        sys.exit(CANNOT_START)
+        if error.errno == errno.E2BIG:
+            why = "give it fewer or shorter words"
+        else:
+            why = "all its names belong in one folder, as `make build` leaves them"
+        cannot_start(f"cannot start {path}: {error.strerror}; {why}")
+
+
+def cannot_start(text: str) -> NoReturn:
+    """Say why CMD is not started, and end with the status that says so."""
+    click.echo(f"{roles.CLI}: {text}", err=True)
+    sys.exit(CANNOT_START)
 
 
 class RoleCommand(click.Command):
@@ -151,8 +179,16 @@ def command_line() -> None:
 
 def main(argv: list[str]) -> int:
     """Run the command line; argv[0] is the name it was started under. Returns the status."""
+    # Ctrl-C ends the process as it ends others, without a traceback.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    standard_streams.claim()
     try:
         command_line.main(args=argv[1:], prog_name=roles.CLI)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
+    except standard_streams.OutputError as error:
+        if str(error):
+            click.echo(f"{roles.CLI}: {error}", err=True)
+        return error.status
     return 0

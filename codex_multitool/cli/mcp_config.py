@@ -58,7 +58,10 @@ def mcp_config(client: str, write: bool, path: str | None) -> None:
             "the executable's path is not UTF-8, as configuration files are; move it"
         ) from None
     usual = _usual(client)
-    file = os.path.abspath(path or usual)
+    try:
+        file = os.path.abspath(path or usual)
+    except FileNotFoundError:
+        raise click.ClickException("the current folder was removed; go to another one") from None
     project = file != usual
     moved = not project and bool(_claude_folder())
     listed = documents(client, file, server, project=project, moved=moved)

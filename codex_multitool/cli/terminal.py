@@ -1,6 +1,7 @@
 """Questions to the human at the controlling terminal, one at a time."""
 
 import errno
+import math
 import os
 import signal
 import termios
@@ -20,19 +21,25 @@ ACCEPT, DECLINE, CANCEL, UNAVAILABLE = "accept", "decline", "cancel", "unavailab
 
 
 class Human:
-    """Whoever sits at the terminal. rules_file: where `always` goes; colour: whether to use it."""
+    """Whoever sits at the terminal. rules_file: where `always` goes; colour: whether to use it.
 
-    def __init__(self, rules_file: str, *, colour: bool) -> None:
+    patience: how many seconds a question waits, perhaps inf.
+    """
+
+    def __init__(self, rules_file: str, *, colour: bool, patience: float = math.inf) -> None:
         self._rules_file = rules_file
+        self._patience = patience
         self._bold, self._plain = ("\x1b[1m", "\x1b[m") if colour else ("", "")
         self._accepted: set[tuple[str, tuple[str, ...]]] = set()
         self._turn = trio.Lock()
         self._scope: trio.CancelScope | None = None
+        self._interrupted = False
 
     def interrupt(self) -> bool:
         """Give up the question that stands, as Ctrl-C does; returns whether there was one."""
         if self._scope is None:
             return False
+        self._interrupted = True
         self._scope.cancel()
         return True
 
@@ -67,10 +74,14 @@ class Human:
         asking[_LFLAG] |= termios.ICANON | termios.ECHO | termios.ISIG
         # What was typed before the question stood there is no answer to it.
         termios.tcsetattr(terminal, termios.TCSAFLUSH, asking)
+        self._interrupted = False
         answer: _Answer = (CANCEL, "interrupted")
         try:
-            with trio.CancelScope() as self._scope:
+            with trio.move_on_after(self._patience) as self._scope:
                 answer = await self._dialogue(terminal, question)
+            if self._scope.cancelled_caught and not self._interrupted:
+                _say(terminal, "\n")
+                answer = (UNAVAILABLE, f"nobody answered within {self._patience:g} seconds")
         finally:
             self._scope = None
             termios.tcsetattr(terminal, termios.TCSADRAIN, before)

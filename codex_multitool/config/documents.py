@@ -30,6 +30,11 @@ class Document:
         self.values = values
         self._text = text
 
+    @property
+    def is_override(self) -> bool:
+        """Whether it is one `-c`, not a file."""
+        return self._text is None
+
     def where(self, path: Path, *, value: bool = False) -> str:
         """`name:line:column` of what a path leads to, or of its value, or of what is around it."""
         if self._text is None:

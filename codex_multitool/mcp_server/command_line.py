@@ -10,7 +10,7 @@ import click
 
 from codex_multitool import __version__, roles
 from codex_multitool.mcp_server import serving
-from codex_multitool.running import shells
+from codex_multitool.running import shells, standard_streams
 from codex_multitool.running.settings import StartError
 
 NAME = roles.MCP_SERVER
@@ -126,10 +126,15 @@ def command_line(
 
 def run(arguments: list[str], zygote: socket.socket) -> int:
     """Serve as `arguments` say; returns the exit status."""
+    standard_streams.claim()
     try:
         command_line.main(args=arguments, prog_name=NAME, obj=zygote)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
+    except standard_streams.OutputError as error:  # of --help and --version
+        if str(error):
+            click.echo(f"{NAME}: {error}", err=True)
+        return error.status
     return 0
 
 

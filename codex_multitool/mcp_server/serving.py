@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import trio
 
-from codex_multitool.config.configuration import Config, Limits
+from codex_multitool.config.configuration import Limits
 from codex_multitool.config.errors import ConfigError
-from codex_multitool.config.home import codex_home
 from codex_multitool.escalation.decide import Judgement
 from codex_multitool.launcher.pool import Pool
 from codex_multitool.mcp_server.calls import Asker, CommandResult, CommandSpec, Run, SandboxState
@@ -18,7 +17,12 @@ from codex_multitool.mcp_server.server import Server
 from codex_multitool.mcp_server.shell import ShellTool
 from codex_multitool.mcp_server.stdio import Stdio
 from codex_multitool.running import shells
-from codex_multitool.running.configured import Environments, configured
+from codex_multitool.running.configured import (
+    Environments,
+    configured,
+    configured_shell,
+    workspace,
+)
 from codex_multitool.running.settings import (
     Interception,
     Settings,
@@ -72,13 +76,16 @@ def _service(options: Options) -> Service:
     cwd = _cwd()
     try:
         config, environments = configured(cwd)
-        workspace = _workspace(cwd, codex_home(os.environ))
+        shell = options.shell or configured_shell(config)
+        place, why_none = workspace(cwd)
     except ConfigError as error:
         raise StartError(str(error)) from None
+    if why_none is not None:
+        log.info("%s is no workspace unless the client says so: %s", cwd, why_none)
     return Service(
         interception=Interception(
             mode=options.intercept or config.intercept or "auto",
-            shell=options.shell or _configured_shell(config),
+            shell=shell,
             stock_shell=shells.stock_shell(),
             patched_shell=shells.patched_shell(),
             wrapper=options.wrapper,
@@ -91,16 +98,9 @@ def _service(options: Options) -> Service:
         environments=environments,
         limits=config.limits,
         patience=options.patience or config.approval_timeout or _PATIENCE,
-        workspace=workspace,
-        state=SandboxState(config.policy(), workspace) if config.sandbox_mode else None,
+        workspace=place,
+        state=SandboxState(config.policy(), place) if config.sandbox_mode else None,
     )
-
-
-def _configured_shell(config: Config) -> str | None:
-    if config.shell is not None and (reason := shells.unusable(config.shell)):
-        where = config.stated["codex_multitool", "shell"].where
-        raise StartError(f"{where}: `codex_multitool.shell`: {config.shell}: {reason}")
-    return config.shell
 
 
 def _cwd() -> str | None:
@@ -108,20 +108,6 @@ def _cwd() -> str | None:
         return os.getcwd()
     except FileNotFoundError:
         return None
-
-
-def _workspace(cwd: str | None, home: str) -> str:
-    """Where a client works that does not say; empty where that cannot be known.
-
-    Some clients start their servers in the root directory, or at the user's home: neither all
-    files nor our own configuration are a workspace.
-    """
-    if cwd is None or cwd == "/":
-        return ""
-    if os.path.commonpath([cwd, os.path.realpath(home)]) == cwd:
-        log.info("%s is no workspace unless the client says so: %s is in it", cwd, home)
-        return ""
-    return cwd
 
 
 async def _start(service: Service, stdio: Stdio, zygote: socket.socket) -> int:

@@ -2,14 +2,16 @@
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from codex_multitool.config.configuration import Config
 from codex_multitool.config.dotenv import load_dotenv
+from codex_multitool.config.errors import ConfigError
+from codex_multitool.config.home import codex_home
 from codex_multitool.config.layers import load
 from codex_multitool.config.shell_environment import shell_environment
-from codex_multitool.escalation.surroundings import Surroundings
+from codex_multitool.running import shells
 
 log = logging.getLogger(__name__)
 
@@ -25,17 +27,41 @@ class Environments(NamedTuple):
     keep: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
 
-    def surroundings(self) -> Surroundings:
-        """The environments of escalated programs."""
-        withheld = {name: value for name, value in self.own.items() if name not in self.shell}
-        return Surroundings(self.own, withheld=withheld, keep=self.keep, drop=self.drop)
 
+def configured(cwd: str | None, overrides: Sequence[str] = ()) -> tuple[Config, Environments]:
+    """What is configured for commands in `cwd`; warnings are logged. Raises ConfigError.
 
-def configured(cwd: str | None) -> tuple[Config, Environments]:
-    """What is configured for commands in `cwd`; warnings are logged. Raises ConfigError."""
-    config = load(os.environ, cwd)
+    overrides: `key=value` each, of a command line.
+    """
+    config = load(os.environ, cwd, overrides)
     for warning in config.warnings:
         log.warning("%s", warning)
     own = load_dotenv(os.environ)
     shell = shell_environment(config.environment, own)
     return config, Environments(own, shell, config.keep_environment, config.drop_environment)
+
+
+def configured_shell(config: Config) -> str | None:
+    """The shell that is configured, if one is. Raises ConfigError if it cannot be executed."""
+    if config.shell is not None and (reason := shells.unusable(config.shell)):
+        where = config.stated["codex_multitool", "shell"].where
+        raise ConfigError(
+            f"`codex_multitool.shell`: {config.shell}: {reason}",
+            "name the path of a shell",
+            where=where,
+        )
+    return config.shell
+
+
+def workspace(cwd: str | None) -> tuple[str, str | None]:
+    """Where commands work of which nobody has said so, and why that is nowhere (empty) if it is.
+
+    Some clients start their servers in the root directory, or at the user's home: neither all
+    files nor our own configuration are a workspace. Raises ConfigError.
+    """
+    if cwd is None or cwd == "/":
+        return "", "not all files are a workspace"
+    home = codex_home(os.environ)
+    if os.path.commonpath([cwd, os.path.realpath(home)]) == cwd:
+        return "", f"{home} is in it"
+    return cwd, None

@@ -86,7 +86,7 @@ async def settings(
             raise StartError(
                 f"--intercept=kernel: {refused}; --intercept=wrapper works with a patched shell"
             )
-    surroundings = environments.surroundings()
+    surroundings = _surroundings(environments)
     if wanted.mode != WRAPPER and refused is None:
         shell = wanted.shell or wanted.stock_shell
         return Settings(shell, None, judgement, environment, surroundings, limits), None
@@ -106,3 +106,10 @@ async def settings(
         log.warning("%s", notice)
     found = Settings(patched, wanted.wrapper, judgement, environment, surroundings, limits)
     return found, notice
+
+
+def _surroundings(environments: Environments) -> Surroundings:
+    """The environments of escalated programs."""
+    own, shell, keep, drop = environments
+    withheld = {name: value for name, value in own.items() if name not in shell}
+    return Surroundings(own, withheld=withheld, keep=keep, drop=drop)

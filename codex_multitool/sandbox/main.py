@@ -76,8 +76,7 @@ def main(argv: list[str]) -> int:
     try:
         options = parse(argv[1:])
         if options.text is not None:
-            os.write(1, options.text.encode())
-            return 0
+            return _print(options.text)
         return _run(options)
     except UsageError as error:
         _complain(f"{error}\n{_USAGE}".rstrip())
@@ -160,6 +159,15 @@ def _run(options: Options) -> int:
     restrict(confinement)
     execvp(options.command, environ)
     raise AssertionError("execvp returned")
+
+
+def _print(text: str) -> int:
+    try:
+        os.write(1, text.encode())
+    except OSError as error:
+        _complain(f"write error: {error.strerror}")
+        return 1
+    return 0
 
 
 def _complain(what: str) -> None:

@@ -111,7 +111,8 @@ def test_another_folder(workspace: Path) -> None:
     assert (workspace / "inner" / "in").exists()
     assert not (workspace / "out").exists()
     missing = landlock(workspace, "-C", "none", "true")
-    assert (missing.returncode, missing.stderr) == (1, "Error: none: No such file or directory\n")
+    told = "codex-multitool: none: No such file or directory\n"
+    assert (missing.returncode, missing.stderr) == (125, told)
 
 
 def permitted(workspace: Path, *permissions: str) -> set[str]:
@@ -181,9 +182,9 @@ def test_the_users_temporary_folder(workspace: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "status", "text"),
     [
-        (["-s", "disk-write"], 1, "`disk-write` is not a recognised permission."),
-        (["-s", "disk-write-folder="], 1, "disk-write-folder=<PATH> requires a non-empty PATH"),
-        (["-s", "network-restricted", "-s", "disk-write-cwd"], 1, "is a whole policy"),
+        (["-s", "disk-write"], 2, "`disk-write` is not a recognised permission."),
+        (["-s", "disk-write-folder="], 2, "disk-write-folder=<PATH> requires a non-empty PATH"),
+        (["-s", "network-restricted", "-s", "disk-write-cwd"], 2, "is a whole policy"),
         (["-s", "disk-write-cwd", "--full-auto"], 2, "--full-auto"),
     ],
 )
@@ -199,8 +200,8 @@ def test_permissions_that_are_none(
 def test_seatbelt_is_for_macos(workspace: Path) -> None:
     for name in ("seatbelt", "macos"):
         done = run(workspace, "sandbox", name, "--", "true")
-        assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr == "Error: Seatbelt sandbox is only available on macOS\n"
+        assert (done.returncode, done.stdout) == (125, "")
+        assert done.stderr == "codex-multitool: Seatbelt sandbox is only available on macOS\n"
 
 
 def test_seatbelt_profile_is_shown_anywhere(workspace: Path) -> None:

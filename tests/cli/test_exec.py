@@ -18,7 +18,7 @@ from codex_multitool import roles
 from codex_multitool.execpolicy.parser import Source, parse
 from codex_multitool.execpolicy.rules import Decision
 from tests.cli.terminal import DEADLINE, END, INTERRUPT, QUIT, SUSPEND, Terminal
-from tests.end_to_end.processes import MARK, kill_marked, marked, wait_until
+from tests.end_to_end.processes import CONFIG, MARK, kill_marked, marked, wait_until
 from tests.executables import built
 from tests.mcp_server.tool import kernel_refusal, patched_shell
 
@@ -78,6 +78,7 @@ def ground() -> Iterator[Ground]:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         made = Ground(Path(folder).resolve(), str(uuid.uuid4()))
         made.home.mkdir()
+        (made.home / "config.toml").write_text(CONFIG)
         made.workspace.mkdir()
         yield made
         kill_marked(made.mark)
