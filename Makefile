@@ -11,17 +11,21 @@ VENV := .venv
 READY := $(VENV)/.ready
 EXECUTABLE := dist/codex-multitool
 # folders too: their times tell of files that went away
+MANUAL := dist/share/man/man1/codex-multitool.1
 SOURCES := $(shell find codex_multitool -name '*.py' -o -type d ! -name __pycache__) \
 	packaging/start.py packaging/zipapp.py
 
-.PHONY: help setup build shells run test bench fuzz check lint clean
+.PHONY: help setup build manual shells run test bench fuzz check lint clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## system packages, virtual environment, dependencies
 
-build: $(EXECUTABLE) ## dist/codex-multitool and its other names
+build: $(EXECUTABLE) $(MANUAL) ## dist/codex-multitool, its other names, and its man pages
+
+manual: $(MANUAL) ## the man pages, and docs/reference/commands.md
+	@$(VENV)/bin/python packaging/manual.py --write
 
 shells: $(READY) ## patched bash and zsh, in a cache folder outside the tree
 	@$(VENV)/bin/python packaging/shells/build.py --install-packages >/dev/null
@@ -45,7 +49,7 @@ check: lint test ## all that must hold before a commit: lint, types, tests
 lint: $(READY) ## style, format and types
 	@failed=0; for tool in "ruff check" "ruff format --check" mypy; do \
 		$(VENV)/bin/$$tool || failed=1; \
-	done; exit $$failed
+	done; $(VENV)/bin/python packaging/manual.py --check || failed=1; exit $$failed
 
 clean: ## remove what the targets above made in the tree
 	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -60,3 +64,6 @@ $(READY): pyproject.toml packaging/system.sh
 $(EXECUTABLE): $(SOURCES) pyproject.toml $(READY)
 	@echo "Building $@"
 	@$(VENV)/bin/python packaging/zipapp.py
+
+$(MANUAL): $(SOURCES) packaging/manual.py $(wildcard docs/reference/*.md) $(READY)
+	@$(VENV)/bin/python packaging/manual.py --man $(@D)

@@ -25,7 +25,7 @@ _USAGE = (
     f"usage: {NAME} --sandbox-policy-cwd DIR --sandbox-policy JSON [--] COMMAND [ARGUMENT...]\n"
 )
 
-_HELP = f"""{_USAGE}
+HELP = f"""{_USAGE}
 Run COMMAND confined by a sandbox policy, for good and with all that it starts.
 
   --sandbox-policy-cwd DIR  the workspace, writable under workspace-write
@@ -99,7 +99,7 @@ def parse(arguments: list[str]) -> Options:
     while pending:
         word = pending.pop()
         if word in ("-h", "--help", "-V", "--version"):
-            options.text = _HELP if word in ("-h", "--help") else f"{NAME} {__version__}\n"
+            options.text = HELP if word in ("-h", "--help") else f"{NAME} {__version__}\n"
             return options
         if word == "--":
             break
