@@ -135,7 +135,11 @@ def to_text(explanation: Explanation) -> str:
     request = explanation.request
     lines = [shlex.join(explanation.command)]
     if request is not None:
-        trust = "yes" if request.untrusted is None else f"no: {request.untrusted}"
+        trust = "yes"
+        if request.untrusted is not None:
+            trust = f"no: {request.untrusted}"
+        elif request.replaceable is not None:
+            trust = f"not by its base name alone: {request.replaceable}"
         lines.append(f"  program   {request.programs[0]}")
         lines += [f"  also      {name}" for name in request.programs[1:]]
         lines += [f"  runs      {shlex.join(words)}" for words in request.interpreters]
@@ -165,6 +169,7 @@ def to_object(explanation: Explanation) -> dict[str, object]:
         found["programs"] = list(request.programs)
         found["interpreters"] = [list(words) for words in request.interpreters]
         found["untrusted"] = request.untrusted
+        found["replaceable"] = request.replaceable
     found["rules"] = [
         {
             "location": str(it.rule.location),

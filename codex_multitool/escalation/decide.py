@@ -22,6 +22,7 @@ class ExecRequest:
     interpreters: further commands this exec amounts to (a script's interpreter, what an ELF
     loader loads), each a program path and its arguments: rules can forbid or ask by them, never
     allow. untrusted: why an allow rule must not lift the program out of the sandbox, or None.
+    replaceable: why one that only knows its base name must not.
     """
 
     programs: tuple[str, ...]
@@ -29,6 +30,7 @@ class ExecRequest:
     workdir: str
     interpreters: tuple[tuple[str, ...], ...] = ()
     untrusted: str | None = None
+    replaceable: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,11 @@ def decide(judgement: Judgement, request: ExecRequest) -> Verdict:
             if request.untrusted is not None:
                 why = f"it stays in the sandbox: {request.untrusted}"
                 return Run(f"{escalate.rule} allows it, but {why}")
+            if request.replaceable is not None and not _named(judgement.policy, matches):
+                path = request.programs[0]
+                name = f'host_executable(name="{basename(path)}", paths=["{path}"])'
+                why = f"it stays in the sandbox: {request.replaceable}; a rule {name} trusts it"
+                return Run(f"{escalate.rule} allows it by its base name, but {why}")
             return escalate
         case None:
             return _unmatched(judgement, request)
@@ -217,6 +224,16 @@ def _deciding(matches: Sequence[RuleMatch], decision: Decision) -> RuleMatch:
     return max(
         (match for match in matches if match.decision is decision),
         key=lambda match: len(match.matched_prefix),
+    )
+
+
+def _named(policy: Policy, matches: Sequence[RuleMatch]) -> bool:
+    """Whether the user has named the very file: in an allow rule, or as a host executable."""
+    return any(
+        match.resolved_program is None
+        or basename(match.resolved_program) in policy.host_executables
+        for match in matches
+        if match.decision is Decision.ALLOW
     )
 
 

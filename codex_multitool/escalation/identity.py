@@ -5,6 +5,7 @@ Whatever the sandbox could write, replace, or make a path lead to, may forbid or
 
 import os
 from collections.abc import Collection, Iterable, Sequence
+from stat import S_ISVTX
 
 from codex_multitool.escalation.decide import ExecRequest
 from codex_multitool.escalation.git_arguments import git_arguments
@@ -15,6 +16,10 @@ from codex_multitool.interception.tracee import Loaded
 # What is found there depends on who looks, and when.
 _SHIFTING = "/proc"
 _MANY_IN_ONE = frozenset(("busybox", "toybox"))
+
+# Folders that our user cannot write, nor any above them: nobody but root can change that.
+_kept: set[str] = set()
+_MOST_KEPT = 256
 
 Command = tuple[str, ...]
 
@@ -49,7 +54,8 @@ def exec_request(
     commands = [(name, *argv[1:]) for name in names] + also
     also += [meant for command in commands for meant in _meant(command, argv)]
     reason = untrusted(program, writable) or _untrusted_interpreter(interpreters, workdir, writable)
-    return ExecRequest(tuple(names), argv, workdir, tuple(also), reason)
+    yours = next(filter(None, map(replaceable, (program, *interpreters))), None)
+    return ExecRequest(tuple(names), argv, workdir, tuple(also), reason, yours)
 
 
 def untrusted(program: Program, writable: Collection[str]) -> str | None:
@@ -59,6 +65,34 @@ def untrusted(program: Program, writable: Collection[str]) -> str | None:
         return f"{program.asked} {what}"
     if beneath(program.path, writable) or _mounted_beneath(program.path, writable):
         return f"{program.path} lies where the sandbox can write"
+    return None
+
+
+def replaceable(program: Program) -> str | None:
+    """Why our user could have written or replaced the program, by owner and mode.
+
+    None if he could not. root could any, so of root's this tells nothing and is None, too.
+    """
+    user, path = os.geteuid(), program.path
+    if user == 0 or path is None:
+        return None
+    if program.owner == user or (program.mode & 0o022 and _writable_by_mode(path)):
+        return f"your user can write {path}"
+    folder, below = os.path.dirname(path), program.owner
+    while folder not in _kept:
+        try:
+            status = os.stat(folder)
+        except OSError as error:
+            return f"{folder} above {path}: {error.strerror}"
+        # In a sticky folder of another's nobody replaces what is not his: unlink(2).
+        kept = status.st_mode & S_ISVTX and status.st_uid != user and below != user
+        if status.st_uid == user or (not kept and _writable_by_mode(folder)):
+            return f"your user can replace {path}: he can write {folder}"
+        if folder == "/":
+            break
+        folder, below = os.path.dirname(folder), status.st_uid
+    if len(_kept) < _MOST_KEPT:
+        _kept.add(os.path.dirname(path))
     return None
 
 
@@ -96,6 +130,10 @@ def _leads(asked: str, path: str, writable: Collection[str]) -> bool:
         return way(asked)[0] == path and not redirectable(asked, writable)
     except OSError:
         return False
+
+
+def _writable_by_mode(path: str) -> bool:
+    return os.access(path, os.W_OK, effective_ids=True)
 
 
 def _mounted_beneath(path: str, writable: Collection[str]) -> bool:

@@ -104,10 +104,20 @@ class ShellTool:
             confinement.close()
             raise ToolError(f"workdir {spec.workdir}: {error.strerror}") from None
         self._ever_writable.update(map(os.path.realpath, roots))
+        if _is_free_but_for_sockets(state.policy):
+            self._ever_writable.add("/")
         writable = tuple(self._ever_writable)
         return Command(
             self._settings, spec, workdir, confinement, roots, writable, self._guard, asker
         )
+
+
+def _is_free_but_for_sockets(policy: SandboxPolicy) -> bool:
+    """Whether commands may write what their user may, yet have something to escape from.
+
+    For root that is every program; an ordinary user's own are known by owner and mode.
+    """
+    return policy.full_write and not policy.full_network and os.geteuid() == 0
 
 
 def _result(outcome: Outcome) -> CommandResult:

@@ -42,6 +42,7 @@ TRUSTED = {
     "with-interpreter": "#!{root}/ws/interpreter-in-the-workspace/run\n",
     "relative": "#!./run\n",
 }
+_BY_PATH = (*TRUSTED, "sign")
 # The attacks' own variables reach commands.
 CONFIG = """
 [shell_environment_policy]
@@ -80,6 +81,8 @@ class Target:
         self.mark = uuid.uuid4().hex
         for name in ("ws", "out", "bin", "home/.codex/rules"):
             (root / name).mkdir(parents=True)
+        if os.geteuid() != 0:  # else they would be no more trusted than all of the user's files
+            rules += "".join(f'prefix_rule(pattern=["{root}/bin/{it}"])\n' for it in _BY_PATH)
         (root / "home/.codex/rules/default.rules").write_text(rules)
         (root / "home/.codex/config.toml").write_text(CONFIG)
         (root / "home/.gitconfig").write_text(

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from tests.attacks.attack import Sandbox
 from tests.attacks.conftest import MODES, Serve
+from tests.attacks.target import Served
 from tests.end_to_end.client import RpcError, ToolError
+from tests.end_to_end.rig import DIST
 
 over_modes = pytest.mark.parametrize("mode", MODES)
+_NOBODY = 65534
 EVIL = '#!/bin/sh\necho written >"$OUT/file"\n'
 
 
@@ -106,3 +110,50 @@ def test_a_workspace_that_is_mounted_elsewhere_too(mode: str, serve: Serve) -> N
         told = [decision["decision"] for decision in result.structured["decisions"]]
         assert "escalate" not in told, (script, result)
     assert list(out.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another")
+def test_a_base_name_does_not_take_a_users_own_program_outside(serve: Serve) -> None:
+    setpriv = shutil.which("setpriv")
+    if setpriv is None or not _reachable(DIST):
+        pytest.skip("no ordinary user can start the server here")
+    switch = f"{setpriv} --reuid={_NOBODY} --regid={_NOBODY} --clear-groups"
+    own = f'chmod 755 "${{1%/*}}"; chown -R {_NOBODY}:{_NOBODY} "$1"; shift; exec {switch} "$@"'
+    server = serve("kernel", mount=("sh", "-ec", own, "sh"))
+    server.enforce(Sandbox.WORKSPACE)
+    path, ws = server.root / "bin/deploy", str(server.root / "ws")
+    told = _decisions(server, "deploy; exec ls", ws)
+    decision, reason = told[str(path)]
+    assert decision == "run"
+    assert f"it stays in the sandbox: your user can write {path}" in reason
+    assert [told[each][0] for each in told if each.endswith("/ls")] == ["escalate"]
+
+    rules = server.root / "home/.codex/rules/more.rules"
+    rules.write_text(f'host_executable(name="deploy", paths=["{path}"])\n')
+    os.chown(rules, _NOBODY, _NOBODY)
+    server.client.close()
+    server.restart()
+    server.enforce(Sandbox.WORKSPACE)
+    assert _decisions(server, "deploy", ws)[str(path)][0] == "escalate"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user cannot write the programs of all")
+def test_root_without_a_limit_on_files_could_have_written_every_program(serve: Serve) -> None:
+    server = serve("kernel")
+    state = {"sandboxPolicy": {"type": "external-sandbox"}, "sandboxCwd": "/"}
+    assert server.client.request("codex/sandbox-state/update", state) == {}
+    ((decision, reason),) = _decisions(server, "exec ls", "/").values()
+    assert decision == "run"
+    assert "lies where the sandbox can write" in reason
+
+
+def _decisions(server: Served, script: str, workdir: str) -> dict[str, tuple[str, str]]:
+    """Decision and reason by program."""
+    told = server.client.shell(script, workdir=workdir).structured
+    assert told is not None
+    return {it["program"]: (it["decision"], it["reason"]) for it in told["decisions"]}
+
+
+def _reachable(path: Path) -> bool:
+    """Whether any user can look into the folder."""
+    return all(each.stat().st_mode & 0o001 for each in (path, *path.resolve().parents))

@@ -22,6 +22,9 @@ prefix_rule(pattern=["make"], decision="allow")
 prefix_rule(pattern=["python3"], decision="allow")
 prefix_rule(pattern=["curl"], decision="forbidden")
 prefix_rule(pattern=["rm", "-rf", "build"], decision="allow")
+prefix_rule(pattern=["tox"])
+host_executable(name="tox", paths=["/opt/tox"])
+prefix_rule(pattern=["/opt/nox"])
 """
 JUDGEMENT = Judgement(parse([Source("my.rules", RULES)]))
 ALLOWED_GIT = "rule `git` (my.rules:4)"
@@ -48,6 +51,18 @@ def request(program: str, *arguments: str, **more: object) -> ExecRequest:
         # The strictest counts, also where only a name, an interpreter or a link leads to it.
         (request("/usr/bin/git", "status", untrusted="x"), Run(f"{ALLOWED_GIT} {STAYS}: x")),
         (request("/home/u/git", "push", untrusted="x"), FORBIDDEN_PUSH),
+        # A base name is no name for what the user himself could have replaced.
+        (
+            request("/home/u/make", replaceable="x"),
+            Run(
+                "rule `make` (my.rules:5) allows it by its base name, but it stays in the sandbox:"
+                ' x; a rule host_executable(name="make", paths=["/home/u/make"]) trusts it'
+            ),
+        ),
+        (request("/opt/tox", replaceable="x"), Escalate("rule `tox` (my.rules:9)")),
+        (request("/opt/nox", replaceable="x"), Escalate("rule `/opt/nox` (my.rules:11)")),
+        (request("/opt/nox", replaceable="x", untrusted="y"),
+         Run(f"rule `/opt/nox` (my.rules:11) {STAYS}: y")),
         (
             request("/opt/tool", interpreters=(("/usr/bin/curl", "-o", "/opt/tool"),)),
             Deny("Execution forbidden by policy: rule `curl` (my.rules:7)"),
