@@ -34,6 +34,7 @@ run: build shells ## set up, build, and show a session with the server
 	@$(VENV)/bin/python packaging/demo.py
 
 test: build shells ## set up, build, and run all tests
+	@sh packaging/system.sh shells
 	@$(VENV)/bin/python -m pytest -ra
 
 bench: build shells ## measure this server and the original from npm, side by side

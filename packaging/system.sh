@@ -4,6 +4,8 @@
 #   system.sh python    print the interpreter to use: $PYTHON, or the first fit one found
 #   system.sh install   install what is missing when apt-get and root are at hand; otherwise
 #                       print what to install and fail. Silent when nothing is missing.
+#   system.sh shells    install the shells the tests use, when apt-get and root are at hand;
+#                       otherwise say which are missing: their tests are skipped.
 set -eu
 
 fit='import sys; sys.exit(sys.version_info < (3, 11))'
@@ -42,20 +44,40 @@ missing() {
     command -v dpkg-source >/dev/null || echo dpkg-dev
 }
 
+missing_shells() {
+    for shell in bash dash busybox zsh fish; do
+        command -v "$shell" >/dev/null || echo "$shell"
+    done
+}
+
+apt_install() {
+    echo "Installing $*"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -q
+    apt-get install -q -y --no-install-recommends "$@"
+}
+
+can_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
+
+shells() {
+    packages=$(missing_shells | tr '\n' ' ')
+    [ -n "$packages" ] || return 0
+    # shellcheck disable=SC2086  # a list of names
+    { can_install && apt_install $packages; } ||
+        echo "Not installed: $packages- the tests that need them are skipped."
+}
+
 install() {
     packages=$(missing | tr '\n' ' ')
     [ -n "$packages" ] || return 0
-    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    if ! can_install; then
         echo "Missing on this machine. On Debian or Ubuntu, as root:" >&2
         echo "    apt-get install $packages" >&2
         echo "then run the same command again." >&2
         return 1
     fi
-    echo "Installing $packages"
-    export DEBIAN_FRONTEND=noninteractive
-    apt-get update -q
     # shellcheck disable=SC2086  # a list of names
-    apt-get install -q -y --no-install-recommends $packages
+    apt_install $packages
     packages=$(missing | tr '\n' ' ')
     if [ -n "$packages" ]; then
         echo "Still missing: $packages" >&2
@@ -67,5 +89,6 @@ install() {
 case ${1:-} in
     python) find_python || { echo "no Python >= 3.11 found; PYTHON=... names one" >&2; exit 1; } ;;
     install) install ;;
-    *) echo "usage: system.sh python | install" >&2; exit 2 ;;
+    shells) shells ;;
+    *) echo "usage: system.sh python | install | shells" >&2; exit 2 ;;
 esac

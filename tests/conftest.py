@@ -3,6 +3,13 @@
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes decides nothing: other work of the machine is in it, too.
+settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True)

@@ -147,10 +147,11 @@ class Launcher:
 
     async def jobs(self) -> tuple[tuple[int, str], ...]:
         """The processes of the command that live: (pid, command line), at most a few dozen."""
-        if self._listing is None:
-            self._listing = trio.Event()
+        listing = self._listing
+        if listing is None:
+            listing = self._listing = trio.Event()
             await self._send((protocol.JOBS,))
-        await self._listing.wait()
+        await listing.wait()  # the answer may have come while we sent
         return self._jobs
 
     async def listen(self) -> None:

@@ -47,9 +47,8 @@ def loaded(machine: Machine, overrides: list[str]) -> Config | ConfigError:
 
 
 @settings(
-    deadline=None,
     max_examples=300,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(TEXTS.map(str.encode) | st.binary(max_size=40), TEXTS, OVERRIDES)
 @example(b"", "", ["a.b=1", "a=1"])

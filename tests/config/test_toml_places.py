@@ -103,7 +103,7 @@ def leaves(value: object, path: Path = ()) -> Iterator[tuple[Path, object]]:
     yield path, value
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.filter_too_much])
 @given(TOML)
 def test_every_value_tomllib_reads_is_found_and_no_other(text: str) -> None:
     text = text.replace("\r\n", "\n")

@@ -87,7 +87,7 @@ def test_a_link_to_a_file_stays_a_link(rules: Path, tmp_path: Path) -> None:
     assert (tmp_path / "elsewhere").read_text() == GIT
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(), min_size=1, max_size=4))
 def test_any_words_read_back_as_one_rule(tmp_path: Path, prefix: list[str]) -> None:
     path = tmp_path / "rules" / "default.rules"

@@ -51,7 +51,7 @@ def policy_or_error(text: str) -> Policy | RulesError:
         return error
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.one_of(SNIPPETS, st.text(st.characters(), max_size=40)))
 @example("\x00")
 @example("prefix_rule(['\\x00'])")
@@ -90,7 +90,6 @@ RULES = st.lists(
 COMMANDS = st.lists(WORDS, min_size=1, max_size=3)
 
 
-@settings(deadline=None)
 @given(RULES, COMMANDS)
 def test_matching_agrees_with_its_definition(
     rules: list[tuple[list[str | list[str]], str]], command: list[str]
@@ -114,7 +113,6 @@ def test_matching_agrees_with_its_definition(
     )
 
 
-@settings(deadline=None)
 @given(RULES, st.lists(WORDS, max_size=2), st.booleans())
 def test_judging_is_never_laxer_than_the_language(
     rules: list[tuple[list[str | list[str]], str]], arguments: list[str], listed: bool

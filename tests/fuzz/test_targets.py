@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuzz import tracees
@@ -54,10 +54,8 @@ def test_edited_seeds_and_any_bytes(name: str) -> None:
 
     @settings(
         max_examples=_SLOW_EXAMPLES if target.slow else _EXAMPLES,
-        deadline=None,
         derandomize=True,
         database=None,
-        suppress_health_check=[HealthCheck.too_slow],
     )
     @given(_edited(name) | st.binary(max_size=200))
     def holds(data: bytes) -> None:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.mcp_server.conversation import Client, run
@@ -56,7 +56,7 @@ real_call = st.builds(
 line = (message | real_call).map(lambda it: json.dumps(it).encode()) | st.binary(max_size=60)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(st.lists(line, max_size=12), st.booleans())
 def test_the_server_lives_on(lines: list[bytes], initialized: bool) -> None:
     async def scenario(client: Client) -> None:

@@ -26,7 +26,6 @@ def cut(data: bytes, points: list[int]) -> list[bytes]:
     return [data[start:end] for start, end in zip([0, *ends], [*ends, len(data)], strict=True)]
 
 
-@settings(deadline=None)
 @given(chunks)
 def test_below_the_cap_the_text_is_the_bytes_decoded(pieces: list[bytes]) -> None:
     data = b"".join(pieces)
@@ -46,7 +45,7 @@ def test_just_the_cap_is_kept(size: int, dropped: int) -> None:
     assert bool(LEFT_OUT.search(captured.text)) == bool(dropped)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(text=texts, points=st.lists(st.integers(0, 1000), max_size=8), cap=st.integers(2, 40))
 def test_beyond_the_cap_the_beginning_and_the_end_are_kept_and_the_rest_counted(
     text: str, points: list[int], cap: int
@@ -67,7 +66,6 @@ def test_beyond_the_cap_the_beginning_and_the_end_are_kept_and_the_rest_counted(
     assert not captured.replaced
 
 
-@settings(deadline=None)
 @given(pieces=chunks, cap=st.integers(2, 40))
 def test_bytes_that_are_no_text_are_counted_just_as_well(pieces: list[bytes], cap: int) -> None:
     data = b"".join(pieces)
@@ -113,7 +111,6 @@ def test_one_streams_bad_bytes_do_not_touch_the_other() -> None:
     assert sorted(capture.both().text) == sorted("café\n\ufffd")
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([STDOUT, STDERR]), texts), max_size=6), st.data())
 def test_a_character_split_between_two_reads_stays_whole_beside_the_other_stream(
     written: list[tuple[int, str]], data: st.DataObject
@@ -132,7 +129,6 @@ def test_a_character_split_between_two_reads_stays_whole_beside_the_other_stream
     assert sorted(both.text) == sorted(capture.stdout().text + capture.stderr().text)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([STDOUT, STDERR]), st.binary(max_size=6))))
 @example([(STDOUT, b"\xf0\x9f"), (STDERR, b"e"), (STDOUT, b"\x98")])
 def test_together_no_byte_is_lost_whatever_the_bytes(written: list[tuple[int, bytes]]) -> None:

@@ -81,3 +81,17 @@ def test_only_what_is_missing_is_named(bare: Path) -> None:
     assert "gcc" in words
     assert "git" not in words
     assert "python3" not in words
+
+
+def test_shells_that_cannot_be_installed_are_told_and_no_error(bare: Path) -> None:
+    ran = system("shells", bare)
+    assert ran.returncode == 0
+    assert ran.stdout.startswith("Not installed: bash dash busybox zsh fish - ")
+    assert "skipped" in ran.stdout
+
+
+def test_nothing_is_said_when_every_shell_is_there(bare: Path) -> None:
+    for name in ("bash", "dash", "busybox", "zsh", "fish"):
+        (bare / name).symlink_to("/bin/sh")
+    ran = system("shells", bare)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")

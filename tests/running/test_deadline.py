@@ -3,7 +3,7 @@
 from math import inf
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codex_multitool.running.deadline import Deadline
@@ -64,7 +64,6 @@ def test_a_pause_after_the_end_brings_no_time_back() -> None:
     assert deadline.expired(20)
 
 
-@settings(deadline=None)
 @given(
     limit=st.integers(0, 1000),
     steps=st.lists(

@@ -94,7 +94,7 @@ def test_printable_words_are_what_any_shell_reads(word: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(argument | st.sampled_from(sorted([*AS_THE_REFERENCE, *SPELLED_OUT])), max_size=20))
 def test_bash_reads_the_very_words(words: list[str]) -> None:
     line = quoting.command_line("printf", [r"%s\0", *words])
