@@ -201,6 +201,35 @@ def test(paths: tuple[str, ...], file: str) -> None:
         sys.exit(1)
 
 
+FMT_HELP = """\
+Rewrite rules files in one layout: a call on one line if it fits in 100 columns and has no comma at
+its end, else an argument per line. Comments stay where they are, strings and names as they are.
+
+What a file states does not change: it is evaluated before and after. A file with a mistake, or one
+that cannot be laid out, is left as it is. A new file takes the old one's place at once, with its
+mode and owner. `-` is stdin, laid out on stdout.
+
+\b
+Exit status: 0, or 1 if a file was left alone for a mistake or, with --check, needs another layout.
+
+\b
+Examples:
+  codex-multitool execpolicy fmt ~/.codex/rules/*.rules
+  codex-multitool execpolicy fmt --check rules/*.rules      in CI: changes nothing
+  codex-multitool execpolicy fmt - < my.rules
+"""
+
+
+@execpolicy.command(help=FMT_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--check", is_flag=True, help="Name the files that need another layout.")
+@click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=FILE)
+def fmt(check: bool, paths: tuple[str, ...]) -> None:
+    """Rewrite rules files in one layout."""
+    from codex_multitool.cli.execpolicy_fmt import format_all
+
+    sys.exit(format_all(paths, check=check))
+
+
 def _users_files() -> list[str]:
     from codex_multitool.config.errors import ConfigError
     from codex_multitool.config.home import codex_home

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 
 import click
 
@@ -19,6 +18,7 @@ from codex_multitool.cli.client_config import (
     printed,
 )
 from codex_multitool.cli.operands import FILE
+from codex_multitool.cli.replace import replace
 from codex_multitool.config.errors import ConfigError
 from codex_multitool.config.home import codex_home
 
@@ -105,7 +105,8 @@ def _write(document: Document) -> bool:
             click.echo(f"{document.path}: nothing to change", err=True)
             return True
         backup = None if text is None else _back_up(path)
-        _replace(path, wanted)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        replace(path, wanted.encode())
     except (MergeError, UnicodeDecodeError) as error:
         click.echo(f"{document.path}: left alone: {error}. Add by hand:", err=True)
         click.echo(printed(document), nl=False)
@@ -141,24 +142,3 @@ def _back_up(path: str) -> str:
             with os.fdopen(descriptor, "wb") as backup:
                 backup.write(content)
             return name
-
-
-def _replace(path: str, text: str) -> None:
-    """Put a file in the place of another at once: rename(2)."""
-    folder = os.path.dirname(path)
-    os.makedirs(folder, exist_ok=True)
-    try:
-        mode = stat.S_IMODE(os.stat(path).st_mode)
-    except FileNotFoundError:
-        mode = 0o600
-    descriptor, temporary = tempfile.mkstemp(prefix=".codex-multitool-", dir=folder)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -11,7 +11,7 @@ from codex_multitool.config.utf8 import NotUTF8Error, decode
 from codex_multitool.execpolicy.parser import Source, parse
 from codex_multitool.execpolicy.rules import Location, Policy, RulesError
 
-_MAXIMUM_BYTES = 16 << 20
+MAXIMUM_BYTES = 16 << 20
 
 
 def rules_files(home: str) -> list[str]:
@@ -41,11 +41,15 @@ def rules_files(home: str) -> list[str]:
 def read_rules(path: str) -> Source:
     """The text of one rules file; raises OSError, or RulesError if it isn't UTF-8."""
     with open(path, "rb") as rules:
-        content = rules.read(_MAXIMUM_BYTES + 1)
-    if len(content) > _MAXIMUM_BYTES:
+        return decoded(path, rules.read(MAXIMUM_BYTES + 1))
+
+
+def decoded(path: str, content: bytes) -> Source:
+    """The text of a rules file that holds `content`; raises RulesError."""
+    if len(content) > MAXIMUM_BYTES:
         raise RulesError(
             None,
-            f"larger than {_MAXIMUM_BYTES >> 20} MiB",
+            f"larger than {MAXIMUM_BYTES >> 20} MiB",
             "split it, or name a rules file",
             path=path,
         )

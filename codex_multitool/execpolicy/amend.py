@@ -43,17 +43,19 @@ def append_allow_rule(path: str, prefix: Sequence[str]) -> bool:
         pass
     except OSError as error:
         raise AmendError(f"failed to create policy directory {folder}: {error.strerror}") from error
-    try:
-        policy_file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise AmendError(f"failed to open policy file {path}: {error.strerror}") from error
-    try:
-        if not stat.S_ISREG(os.fstat(policy_file).st_mode):
-            raise AmendError(f"failed to open policy file {path}: not a regular file")
-        _lock(policy_file, path)
-        return _append(policy_file, path, rule, prefix)
-    finally:
-        os.close(policy_file)
+    while True:
+        try:
+            policy_file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise AmendError(f"failed to open policy file {path}: {error.strerror}") from error
+        try:
+            if not stat.S_ISREG(os.fstat(policy_file).st_mode):
+                raise AmendError(f"failed to open policy file {path}: not a regular file")
+            lock(policy_file, path)
+            if is_at(policy_file, path):
+                return _append(policy_file, path, rule, prefix)
+        finally:
+            os.close(policy_file)
 
 
 def _rule(prefix: Sequence[str]) -> str:
@@ -73,8 +75,19 @@ def _rule(prefix: Sequence[str]) -> str:
     return line
 
 
-def _lock(policy_file: int, path: str) -> None:
-    """Wait for the exclusive lock, but not for ever: its holder may hang."""
+def is_at(policy_file: int, path: str) -> bool:
+    """Whether the file is still there: who held the lock may have put another in its place."""
+    try:
+        return os.path.samestat(os.fstat(policy_file), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def lock(policy_file: int, path: str) -> None:
+    """Wait for the exclusive lock, but not for ever: its holder may hang. Raises AmendError.
+
+    Closing the file gives it up.
+    """
     deadline = time.monotonic() + _LOCK_SECONDS
     while True:
         try:
