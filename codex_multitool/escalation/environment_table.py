@@ -38,7 +38,7 @@ _LESS_FLAGS = frozenset(("", "F", "R", "X", "FX", "FR", "RX", "FRX", "FRSX", "-R
 
 TABLE = (
     # The loader and the C library
-    Risk("the dynamic linker loads code from it: ld.so(8)", "LD_* DYLD_*"),
+    Risk("the dynamic linker loads code from it: ld.so(8)", "LD_* DYLD_* QEMU_*"),
     Risk("the dynamic linker loads code from it: ld.so(8)",
          "LD_LIBRARY_PATH DYLD_LIBRARY_PATH DYLD_FRAMEWORK_PATH", Kind.PATHS),
     Risk("it tunes the C library, which ignores it in privileged programs: ld.so(8)",
@@ -46,7 +46,8 @@ TABLE = (
     Risk("the C library loads converters or format strings from it: iconv(1), locale(7)",
          "GCONV_PATH LOCPATH NLSPATH GETCONF_DIR NIS_PATH TZDIR TEXTDOMAINDIR"),
     Risk("it makes a library load modules", "OPENSSL_* GIO_* GTK_* GST_* QT_* GDK_PIXBUF_* VK_*"
-         " LIBGL_* OCL_ICD_* SASL_PATH KRB5_* PKCS11_*"),
+         " LIBGL_* OCL_ICD_* SASL_PATH KRB5_* PKCS11_* ODBC* GDAL_DRIVER_PATH LIBVA_* VDPAU_*"
+         " ALSA_* LADSPA_PATH LV2_PATH FREI0R_PATH"),
     Risk("a sanitizer's or debugger's options write files and run programs",
          "ASAN_* LSAN_* MSAN_* TSAN_* UBSAN_* VALGRIND_* DEBUGINFOD_*"),
     # Shells
@@ -63,6 +64,8 @@ TABLE = (
     # Interpreters
     Risk("Python loads code from it or is told what to run: python(1)", "PYTHON* PDB*"),
     Risk("Python loads code from it: python(1)", "PYTHONPATH", Kind.PATHS),
+    Risk("a Python program loads modules or settings with code in them by it",
+         "PYTEST_* COVERAGE_* IPYTHONDIR JUPYTER_* MPLBACKEND MPLCONFIGDIR"),
     Risk("Perl loads code from it: perlrun(1)", "PERL*"),
     Risk("Perl loads code from it: perlrun(1)", "PERL5LIB PERLLIB", Kind.PATHS),
     Risk("Ruby loads code from it: ruby(1)", "RUBY* GEM_* BUNDLE_* IRBRC RBENV_*"),
@@ -79,6 +82,12 @@ TABLE = (
     Risk("a Java machine loads code from it", "CLASSPATH", Kind.PATHS),
     Risk("an interpreter loads code from it", "LUA_* PHP* R_* RPROFILE TCLLIBPATH TCL_LIBRARY"
          " TK_LIBRARY GUILE_* EMACS* GHC* OCAML* CAML* ERL_* ELIXIR_* MIX_* JULIA_* MONO_*"),
+    Risk("awk loads code from it: gawk(1)", "AWKPATH AWKLIBPATH"),
+    Risk("TeX or Ghostscript take code, or what they may run, from it: kpsewhich(1), gs(1)",
+         "TEXMF* TEXINPUTS GS_LIB GS_OPTIONS MAGICK_*"),
+    Risk("the program that a version manager's shim runs is found by it",
+         "PYENV_* NODENV_* NVM_* FNM_* VOLTA_* JENV_* GOENV_* PLENV_* PHPENV_* TFENV_* SDKMAN_*"
+         " ASDF_* MISE_* RTX_* PROTO_* RVM_* rvm_*"),
     Risk(".NET loads code from it", "DOTNET_* CORECLR_* COMPlus_* COR_* MSBUILD*"),
     # Compilers and builds
     Risk("the Go command runs or fetches code by it: go(1)",
@@ -99,16 +108,19 @@ TABLE = (
     Risk("git starts it: git(1)", "GIT_PAGER", harmless=_PAGERS),
     Risk("git starts it: git(1)", "GIT_EDITOR GIT_SEQUENCE_EDITOR GIT_ASKPASS", harmless=_EDITORS),
     Risk("git appends to the file it names: git(1)", "GIT_TRACE*", harmless=_SWITCHES),
-    Risk("another version control system runs programs by it", "HG* SVN_* CVS_RSH CVSEDITOR P4*"),
+    Risk("another version control system runs programs by it", "HG* SVN_* CVS_RSH CVSEDITOR P4*"
+         " BZR_* BRZ_* JJ_*"),
     Risk("ssh starts it or loads it: ssh(1)", "SSH_ASKPASS SSH_SK_* SSH_PKCS11_HELPER"),
     Risk("another agent would sign for the program or see what it asks: ssh(1)",
          "SSH_AUTH_SOCK SSH_ASKPASS_REQUIRE", Kind.PLACE),
     Risk("rsync or sudo starts it", "RSYNC_* SUDO_ASKPASS SUDO_EDITOR SUDO_PROMPT"),
+    Risk("a backup program starts it, or takes its settings from it",
+         "RSH RMT TAR_RSH CPIO_RSH BORG_* RESTIC_* RCLONE_*"),
     # Pagers, editors, terminals
     Risk("programs start it as their pager", "PAGER MANPAGER SYSTEMD_PAGER GH_PAGER BAT_PAGER"
          " DELTA_PAGER AWS_PAGER PSQL_PAGER MANOPT MAN_* GROFF_*", harmless=_PAGERS),
     Risk("programs start it as their editor", "EDITOR VISUAL SYSTEMD_EDITOR GH_EDITOR KUBE_EDITOR"
-         " PSQL_EDITOR HGEDITOR SVN_EDITOR", harmless=_EDITORS),
+         " PSQL_EDITOR HGEDITOR SVN_EDITOR SOPS_EDITOR SLANG_EDITOR", harmless=_EDITORS),
     Risk("programs start it as their browser", "BROWSER GH_BROWSER", harmless=_EDITORS),
     Risk("less runs it, or writes the files it names: less(1)", "LESS*"),
     Risk("it holds options of less, some of which run or write: less(1)", "LESS",
@@ -117,8 +129,9 @@ TABLE = (
          "VIMINIT EXINIT VIM VIMRUNTIME MYVIMRC NVIM_* GVIMINIT"),
     Risk("a terminal description's bytes drive the user's terminal: terminfo(5)",
          "TERMINFO TERMINFO_DIRS TERMCAP TERMPATH"),
-    Risk("it holds options that run programs: tar(1), fzf(1), rg(1)",
-         "TAR_OPTIONS TAPE FZF_* RIPGREP_CONFIG_PATH BAT_* GREP_OPTIONS PSQLRC MAILCAPS SCREENRC"),
+    Risk("it holds options that run programs: tar(1), zip(1), fzf(1), rg(1)",
+         "TAR_OPTIONS TAPE ZIPOPT UNZIP UNZIPOPT FZF_* RIPGREP_CONFIG_PATH BAT_* GREP_OPTIONS"
+         " PSQLRC MAILCAPS MAILRC SCREENRC SYSSCREENRC PARALLEL_* KUBECTL_*"),
     # Settings, credentials, the network
     Risk("settings read from there name programs to run", "HOME XDG_*", Kind.PLACE),
     Risk("rules and settings of this program are read from there", "CODEX_HOME", Kind.PLACE),
@@ -126,12 +139,16 @@ TABLE = (
          "CURL_HOME WGETRC SYSTEM_WGETRC NETRC GNUPGHOME KUBECONFIG DOCKER_* BUILDX_* HELM_*"
          " AWS_CONFIG_FILE AWS_SHARED_CREDENTIALS_FILE CLOUDSDK_* BOTO_CONFIG GH_CONFIG_DIR TF_*"
          " ANSIBLE_* VAGRANT_* APT_CONFIG DPKG_* RPM_* SYSTEMD_* PGSERVICEFILE PGSYSCONFDIR"
-         " PGPASSFILE MYSQL_HOME LDAPCONF LDAPRC HELMFILE_* PRE_COMMIT_*", Kind.PLACE),
+         " PGPASSFILE MYSQL_HOME LDAPCONF LDAPRC HELMFILE_* PRE_COMMIT_* TIGRC_* LG_CONFIG_FILE"
+         " STARSHIP_* DIRENV_* PASSWORD_STORE_* QUILT* WINE* PERF_* PERFCONFIG LIBVIRT_*"
+         " GOOGLE_EXTERNAL_ACCOUNT_* VIRSH_* CONTAINER_* CONTAINERS_* PODMAN_* BUILDAH_*",
+         Kind.PLACE),
     Risk("a bus address can start a program: D-Bus specification, unixexec",
          "DBUS_* TMUX TMUX_TMPDIR", Kind.PLACE),
     Risk("the program's traffic, credentials in it, would go where the caller says",
          "http_proxy https_proxy ftp_proxy all_proxy no_proxy"
-         " HTTP_PROXY HTTPS_PROXY FTP_PROXY ALL_PROXY NO_PROXY", Kind.PLACE),
+         " HTTP_PROXY HTTPS_PROXY FTP_PROXY ALL_PROXY NO_PROXY AWS_ENDPOINT_URL* AWS_CA_BUNDLE"
+         " VAULT_ADDR GH_HOST", Kind.PLACE),
     Risk("it decides whom TLS trusts, or writes its keys",
          "SSL_CERT_FILE SSL_CERT_DIR CURL_CA_BUNDLE REQUESTS_CA_BUNDLE SSLKEYLOGFILE",
          Kind.PLACE),
@@ -145,7 +162,7 @@ HARMLESS = frozenset((
     "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS", "GIT_CEILING_DIRECTORIES", "GIT_ADVICE",
     "NODE_ENV", "NODE_NO_WARNINGS", "NODE_DEBUG", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE",
     "PYTHONHASHSEED", "PYTHONUTF8", "PYTHONFAULTHANDLER", "CARGO_TERM_COLOR", "LESSCHARSET",
-    "XDG_SESSION_ID", "XDG_SESSION_TYPE", "XDG_CURRENT_DESKTOP", "SYSTEMD_COLORS",
+    "PYTEST_CURRENT_TEST", "PYTEST_VERSION", "XDG_SESSION_ID", "XDG_SESSION_TYPE", "XDG_CURRENT_DESKTOP", "SYSTEMD_COLORS",
 ))  # fmt: skip
 
 # Rows by value, for names that are harmless otherwise.

@@ -27,6 +27,10 @@ NAMES = [name for risk in TABLE for name in risk.names.split()]
         "LESSKEYIN", "TERMINFO", "TERMCAP", "VIMINIT",
         "CURL_HOME", "WGETRC", "https_proxy", "ALL_PROXY", "SSL_CERT_FILE", "HOME",
         "XDG_CONFIG_HOME", "CODEX_HOME", "PATH", "KUBECONFIG", "DBUS_SESSION_BUS_ADDRESS",
+        "PYENV_ROOT", "ASDF_DIR", "NVM_DIR", "AWKPATH", "PYTEST_PLUGINS", "TEXMFCNF", "ZIPOPT",
+        "MAGICK_CONFIGURE_PATH", "ODBCINI", "JJ_CONFIG", "BORG_RSH", "RESTIC_PASSWORD_COMMAND",
+        "KUBECTL_EXTERNAL_DIFF", "LIBVIRT_DEFAULT_URI", "AWS_ENDPOINT_URL_S3", "TIGRC_USER",
+        "GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES", "QEMU_LD_PREFIX", "CONTAINER_HOST",
     ],
 )  # fmt: skip
 def test_a_variable_that_steers_programs_is_known(name: str) -> None:
