@@ -69,7 +69,7 @@ class Foreground:
         self._rescheduled = trio.Event()
         self._outcome = Outcome()
         self._shell = 0
-        self._guard = Guard()
+        self._watch = Guard().begin(())
 
     async def run(self, pool: Pool) -> Outcome:
         """Run it to its end, and end what it leaves behind.
@@ -82,7 +82,7 @@ class Foreground:
             workdir = os.open(task.cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             writable = (_DEVICES, *map(os.path.realpath, roots))
             launcher = pool.hire()
-            watch = self._guard.begin(roots)
+            self._watch = Guard().begin(roots)
             failure: Exception | None = None
             try:
                 async with trio.open_nursery() as nursery:
@@ -94,7 +94,7 @@ class Foreground:
             finally:
                 with trio.CancelScope(shield=True):
                     await launcher.end(_GRACE_SECONDS)
-                for note in watch.notes(ended=True):
+                for note in self._watch.notes(ended=True):
                     self._record.note(note)
                 pool.dismiss(launcher)
                 os.close(workdir)
@@ -120,7 +120,7 @@ class Foreground:
             note=self._record.note,
             writable=writable,
             own_shell=lambda: OwnShell(self._shell, tuple(self._task.words)),
-            guard=self._guard,
+            watch=self._watch,
             trace=self._record.trace(nursery),
         )
         wrapper = self._settings.wrapper

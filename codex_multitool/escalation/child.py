@@ -11,6 +11,7 @@ from codex_multitool.escalation import wire
 from codex_multitool.escalation.caller import Inherited
 from codex_multitool.escalation.context import Context
 from codex_multitool.escalation.identity import redirectable, untrusted
+from codex_multitool.escalation.rest import rest
 from codex_multitool.interception.program import Kind, Program
 from codex_multitool.launcher.pool import Launcher, LauncherError, Process, Spawn
 
@@ -23,7 +24,8 @@ class Escalated:
     """What runs outside: the program opened, and everything it takes over from its caller.
 
     descriptors: pairs (ours, number in the program). workdir: directory descriptor. asked:
-    absolute path by which the caller called it.
+    absolute path by which the caller called it. held: the caller's process, if it can do nothing
+    of its own any more.
     """
 
     program: Program
@@ -33,6 +35,7 @@ class Escalated:
     environment: Mapping[str, str]
     descriptors: tuple[tuple[int, int], ...]
     inherited: Inherited
+    held: int | None = None
 
 
 async def run_outside(
@@ -66,10 +69,15 @@ async def run_outside(
             ignored=inherited.ignored,
         )
     )
+    # While the program starts: nothing waits for this look.
+    absence = context.watch.left(
+        lambda: rest(launcher.pid, outside=process.pid, held=escalated.held)
+    )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_relay, launcher, process, next_signal)
         try:
             status = await process.wait()
+            absence.over()
         except LauncherError as error:
             code = _NOT_FOUND if error.errno == _ENOENT else _NOT_EXECUTABLE
             _say(escalated, f"{path}: {error}\n")

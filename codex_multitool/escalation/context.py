@@ -19,7 +19,7 @@ from codex_multitool.escalation.decide import (
     unless_agreed,
 )
 from codex_multitool.escalation.decide import Verdict as Decided
-from codex_multitool.escalation.guard import Finding, Guard
+from codex_multitool.escalation.guard import Finding, Guard, Watch
 from codex_multitool.escalation.protected import Change, told
 from codex_multitool.escalation.surroundings import Surroundings
 from codex_multitool.launcher.pool import Launcher
@@ -63,7 +63,7 @@ class Context:
     ask: puts a question, returns (accept | decline | cancel | unavailable, reason or None).
     record: takes every verdict worth telling; note: whatever else the reader of the result should
     know. writable: directories the sandbox may write now, or could at any time before. own_shell:
-    the call's shell. guard: of the protected names. trace: takes every exec, if given, as
+    the call's shell. watch: over the protected names. trace: takes every exec, if given, as
     (process id, request, what `decide` said, final verdict).
     """
 
@@ -75,7 +75,7 @@ class Context:
     note: Callable[[str], None]
     writable: Collection[str]
     own_shell: Callable[[], OwnShell]
-    guard: Guard = field(default_factory=Guard)
+    watch: Watch = field(default_factory=lambda: Guard().begin(()))
     trace: Trace | None = None
 
 
@@ -97,7 +97,7 @@ async def settle(
         return Run()
     asked = ""
     for _ in range(_MAX_ROUNDS):
-        finding = context.guard.look() if leaves(verdict) else None
+        finding = context.watch.look() if leaves(verdict) else None
         if finding:
             verdict = unless_agreed(verdict, told(finding.changes))
         if not isinstance(verdict, Ask):
@@ -105,7 +105,7 @@ async def settle(
         asked = verdict.because
         verdict = await _answered(context, request, verdict, finding)
         if isinstance(verdict, Escalate) and finding:
-            context.guard.agree(finding)
+            context.watch.agree(finding)
     return _settled(context, request, Deny(f"{asked}, again and again"), asked)
 
 
@@ -136,7 +136,6 @@ def _settled(context: Context, request: ExecRequest, verdict: Settled, asked: st
         case Run(note=note):
             decision, reason = "run", note or asked
         case Escalate(rule=rule):
-            context.guard.left += 1
             decision, reason = "escalate", asked or rule
         case Deny(reason=reason):
             decision = "deny"

@@ -3,11 +3,12 @@
 A state of the protected names is agreed on when no sandboxed command runs: whatever differs from
 it later was written by one, or by somebody outside meanwhile, which cannot be told apart. While
 anything differs, nothing leaves the sandbox unless a human agrees. What the next call finds
-changed, with none running before it, is the user's own doing.
+changed, with none running before it, is the user's own doing; and what a program wrote outside
+while everything in the sandbox slept is that program's.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from codex_multitool.escalation import protected
@@ -27,6 +28,8 @@ class Finding:
 
 
 _NOTHING = Finding((), {})
+# By thread of the sandbox, how often it has run; None: one runs.
+Rest = dict[int, int] | None
 
 
 class Guard:
@@ -39,7 +42,6 @@ class Guard:
         self._differs = False
         self._told: set[Change] = set()
         self._told_unseen: set[tuple[str, str]] = set()
-        self.left = 0  # how many programs have left the sandbox
 
     def begin(self, roots: Iterable[str]) -> "Watch":
         """A command that may write beneath `roots` is about to start; end the watch with it."""
@@ -70,9 +72,14 @@ class Guard:
         return found
 
     def agree(self, finding: Finding) -> None:
-        """A human agreed to what was found, and to nothing that came after it."""
+        """What was found is agreed on, and nothing that came after it."""
         self._agreed = finding.state
         self._told.difference_update(finding.changes)
+        self._differs = False
+
+    def alone(self) -> bool:
+        """Whether one command at most runs that could write."""
+        return self._running <= 1
 
     def notes(self, finding: Finding, known: frozenset[Change], *, left: bool) -> list[str]:
         """What the reader of a result must be told, once.
@@ -103,15 +110,28 @@ class Watch:
         self._guard = guard
         self._known = known
         self._writes = writes
-        self._left = guard.left
+        self._left = False
+
+    def look(self) -> Finding:
+        """What differs now."""
+        return self._guard.look()
+
+    def agree(self, finding: Finding) -> None:
+        """A human agreed to what was found."""
+        self._guard.agree(finding)
+
+    def left(self, rest: Callable[[], Rest]) -> "Absence":
+        """A program of the command has just been started outside its sandbox."""
+        self._left = True
+        alone = self._writes and self._guard.alone()
+        before = rest() if alone else None
+        return Absence(self._guard, rest, None if self._guard.look() else before)
 
     def notes(self, *, ended: bool) -> list[str]:
         """What the result of the command must tell. ended: no process of it is left."""
         if not self._writes:
             return []
-        finding = self._guard.look()
-        left = self._guard.left != self._left
-        notes = self._guard.notes(finding, self._known, left=left)
+        notes = self._guard.notes(self._guard.look(), self._known, left=self._left)
         if ended:
             self._release()
         return notes
@@ -125,3 +145,20 @@ class Watch:
     def _release(self) -> None:
         self._writes = False
         self._guard.end()
+
+
+class Absence:
+    """A program that runs outside. before: how the sandbox slept when it began, if it did."""
+
+    def __init__(self, guard: Guard, rest: Callable[[], Rest], before: Rest) -> None:
+        self._guard = guard
+        self._rest = rest
+        self._before = before
+
+    def over(self) -> None:
+        """It has ended, and nobody in the sandbox has been told."""
+        if self._before is None:
+            return
+        finding = self._guard.look()
+        if finding and self._guard.alone() and self._rest() == self._before:
+            self._guard.agree(finding)

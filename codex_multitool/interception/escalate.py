@@ -105,6 +105,7 @@ class _Escalation:
             environment=environment,
             descriptors=pairs,
             inherited=inherited,
+            held=snapshot.tgid if self._listener.killable else None,
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._outside, escalated)

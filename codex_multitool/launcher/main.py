@@ -256,7 +256,7 @@ class Launcher:
         self._reports[pid] = reader
         for fd in (writer, *received):
             os.close(fd)
-        self._tell((protocol.FORKED, number, pid))
+        self._tell((protocol.FORKED, number, pid, os.getpid()))
 
     def _signal_group(self, number: int, signum: int) -> None:
         for pid, known in self._numbers.items():

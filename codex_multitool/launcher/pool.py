@@ -78,7 +78,10 @@ class Process:
 
 
 class Launcher:
-    """One launcher, for one command at a time. `empty` is set while it has no process."""
+    """One launcher, for one command at a time. `empty` is set while it has no process.
+
+    pid: its own, known once it has forked.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = trio.socket.from_stdlib_socket(connection)
@@ -90,6 +93,7 @@ class Launcher:
         self.empty = trio.Event()
         self.empty.set()
         self.lost = False
+        self.pid = 0
 
     async def spawn(self, spawn: Spawn) -> Process:
         """Start a process; returns once it is forked."""
@@ -190,7 +194,8 @@ class Launcher:
 
     def _hear(self, message: Any) -> None:
         match message:
-            case (protocol.FORKED, number, pid):
+            case (protocol.FORKED, number, pid, own):
+                self.pid = own
                 process = self._processes[number]
                 process.pid = pid
                 process.forked.set()

@@ -23,7 +23,7 @@ KILL = "kill"  # (KILL, signum): to every process of the tree; SIGKILL until non
 JOBS = "jobs"  # (JOBS,)
 
 # launcher to server
-FORKED = "forked"  # (FORKED, number, pid)
+FORKED = "forked"  # (FORKED, number, pid, the launcher's own)
 FAILED = "failed"  # (FAILED, number, step, errno, text): it could not be set up or executed
 EXITED = "exited"  # (EXITED, number, wait status)
 EMPTY = "empty"  # (EMPTY,): no process of the command is left

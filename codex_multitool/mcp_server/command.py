@@ -77,7 +77,6 @@ class Command:
         self._workdir = workdir
         self._confinement = confinement
         self._writable = writable
-        self._guard = guard
         self._watch = guard.begin(roots)
         self._asker = asker
         self._deadline = Deadline(spec.timeout_ms / 1000, trio.current_time())
@@ -168,7 +167,7 @@ class Command:
             note=self._note,
             writable=self._writable,
             own_shell=lambda: OwnShell(self._shell, self._argv),
-            guard=self._guard,
+            watch=self._watch,
         )
 
     async def _start(self, launcher: Launcher, pipes: Pipes, way: ByKernel | ByWrapper) -> Process:

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,57 @@ def test_what_is_left_running_is_watched_to_its_end(repository: Bench) -> None:
     assert first.notes == ()
     assert not out(repository).exists()
     assert second.exit_code == 1
+
+
+def test_what_a_program_outside_writes_while_the_sandbox_sleeps_is_its_own(
+    repository: Bench,
+) -> None:
+    repository.rules += 'prefix_rule(pattern=["git", "remote"], decision="allow")\n'
+    add = "git remote add origin https://example.org/x"
+
+    async def scenario(tool: Tool) -> int:
+        for attempt in range(50):
+            # Something else may keep the shell from sleeping in time.
+            if not (await tool(add, policy=WORKSPACE, ask=accept)).notes:
+                return attempt
+            await tool("git remote remove origin", policy=WORKSPACE, ask=accept)
+        pytest.fail("it was never told apart")
+
+    repository.run(scenario)
+    assert "example.org" in (repository.workdir / ".git/config").read_text()
+
+
+def test_what_the_sandbox_writes_while_a_program_runs_outside_is_the_sandboxes(
+    repository: Bench,
+) -> None:
+    repository.rules = 'prefix_rule(pattern=["sh"], decision="allow")\n'
+    seen = out(repository)
+    result = repository.call(
+        f"sh -c 'echo > {seen}; sleep 0.5' & until [ -e {seen} ]; do :; done; {HOOK}; wait",
+        policy=WORKSPACE,
+    )
+    assert [it.decision for it in result.decisions] == ["escalate"]
+    assert TOLD.format(repository.workdir) in result.notes[0]
+
+
+def test_another_thread_of_the_caller_is_no_part_of_the_program(repository: Bench) -> None:
+    if repository.way.wrapper is not None:
+        pytest.skip("a patched shell judges its own execs alone, and has no threads")
+    repository.rules = 'prefix_rule(pattern=["sh"], decision="allow")\n'
+    seen = out(repository)
+    (repository.workdir / "threads").write_text(f"""
+import ctypes, os, threading
+def write():
+    while not os.path.exists("{seen}"):
+        pass
+    open(".git/hooks/pre-commit", "w")
+threading.Thread(target=write).start()
+argv = (ctypes.c_char_p * 4)(b"sh", b"-c", b"echo > {seen}; sleep 0.04", None)
+ctypes.CDLL(None).execv(b"/bin/sh", argv)
+""")
+    result = repository.call(f"{sys.executable} threads; :", policy=WORKSPACE)
+    assert (repository.workdir / ".git/hooks/pre-commit").exists()
+    assert TOLD.format(repository.workdir) in result.notes[0]
 
 
 def test_what_was_put_back_while_a_program_ran_outside_is_told(repository: Bench) -> None:
