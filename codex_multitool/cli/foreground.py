@@ -82,7 +82,7 @@ class Foreground:
             workdir = os.open(task.cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             writable = (_DEVICES, *map(os.path.realpath, roots))
             launcher = pool.hire()
-            self._watch = Guard().begin(roots)
+            self._watch = Guard().begin(roots, task.cwd)
             failure: Exception | None = None
             try:
                 async with trio.open_nursery() as nursery:

@@ -97,7 +97,7 @@ async def settle(
         return Run()
     asked = ""
     for _ in range(_MAX_ROUNDS):
-        finding = context.watch.look() if leaves(verdict) else None
+        finding = context.watch.look(request.workdir) if leaves(verdict) else None
         if finding:
             verdict = unless_agreed(verdict, told(finding.changes))
         if not isinstance(verdict, Ask):

@@ -8,12 +8,16 @@ while everything in the sandbox slept is that program's.
 """
 
 import os
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from codex_multitool.escalation import protected
 from codex_multitool.escalation.protected import Change, Snapshot
-from codex_multitool.escalation.protected_look import look
+from codex_multitool.escalation.protected_look import look, within
+
+_CLOCK_REALTIME_COARSE = 5  # linux/time.h: the one that files get
+_MAX_KNOWN = 32  # places remembered, and looked at in each call
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,40 +37,81 @@ Rest = dict[int, int] | None
 
 
 class Guard:
-    """What was agreed on, for all commands that share a server."""
+    """What was agreed on, for all commands that share a server.
+
+    Watched are the writable directories, and those on the way down to where commands and programs
+    work: git looks for its repository upwards from there.
+    """
 
     def __init__(self) -> None:
-        self._places: tuple[str, ...] = ()
+        self._roots: tuple[str, ...] = ()
+        self._places: dict[str, None] = {}
         self._agreed: Snapshot = {}
         self._running = 0
         self._differs = False
+        self._since: dict[str, int] = {}  # by root, when a command could first write it
+        self._known: dict[str, None] = {}  # places watched whenever a command could write them
         self._told: set[Change] = set()
         self._told_unseen: set[tuple[str, str]] = set()
 
-    def begin(self, roots: Iterable[str]) -> "Watch":
+    def begin(self, roots: Iterable[str], workdir: str = "") -> "Watch":
         """A command that may write beneath `roots` is about to start; end the watch with it."""
-        places = tuple(dict.fromkeys(map(os.path.realpath, roots)))
-        if not places:
+        given = tuple(map(os.path.realpath, roots))
+        if not given:
             return Watch(self, frozenset(self._told), writes=False)
         if not self._running and not (self._differs and self.look()):
-            self._places, self._agreed = places, look(places)
+            self._places, self._agreed, self._roots = {}, {}, ()
             self._told.clear()
-        else:
-            more = tuple(it for it in places if it not in self._places)
-            self._agreed = {**self._agreed, **look(more)}
-            self._places += more
+        self._roots = tuple(dict.fromkeys((*self._roots, *given)))
+        known = [place for place in self._known if within(place, given)]
+        self._watch((*given, *known, *self._way_to(os.path.realpath(workdir) if workdir else "")))
+        now = time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
+        for root in given:
+            self._since.setdefault(root, now)
         self._running += 1
         return Watch(self, frozenset(self._told), writes=True)
+
+    def _way_to(self, directory: str) -> Iterator[str]:
+        """The directories from `directory` up to its writable root."""
+        while within(directory, self._roots):
+            yield directory
+            directory = os.path.dirname(directory)
+            if directory == "/":
+                break
+
+    def _watch(self, places: Iterable[str]) -> None:
+        new = [place for place in dict.fromkeys(places) if place not in self._places]
+        if not new:
+            return
+        found = look(new, self._roots)
+        for place in new:
+            if place not in self._known:
+                found = self._without_later(place, found)
+            self._known[place] = self._places[place] = None
+        while len(self._known) > _MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+        self._agreed = {**found, **self._agreed}
+
+    def _without_later(self, place: str, found: Snapshot) -> Snapshot:
+        """What stood at a place before a command could write there: nobody looked meanwhile."""
+        times = [since for root, since in self._since.items() if within(place, (root,))]
+        if not times:
+            return found
+        since = min(times)
+        # The time of the last change cannot be set: utimensat(2).
+        return {path: it for path, it in found.items() if not it.trace or it.trace[-1] < since}
 
     def end(self) -> None:
         """A command that could write has ended, with all its processes."""
         self._running -= 1
 
-    def look(self) -> Finding:
-        """What differs now."""
+    def look(self, workdir: str = "") -> Finding:
+        """What differs now, also on the way to where a program works."""
         if not self._running and not self._differs:
             return _NOTHING
-        state = look(self._places)
+        if workdir and workdir not in self._places:
+            self._watch(self._way_to(workdir))
+        state = look(self._places, self._roots)
         found = Finding(protected.changes(self._agreed, state), state)
         self._differs = bool(found)
         return found
@@ -112,9 +157,9 @@ class Watch:
         self._writes = writes
         self._left = False
 
-    def look(self) -> Finding:
-        """What differs now."""
-        return self._guard.look()
+    def look(self, workdir: str) -> Finding:
+        """What differs now, also on the way to where a program works, a canonical path."""
+        return self._guard.look(workdir)
 
     def agree(self, finding: Finding) -> None:
         """A human agreed to what was found."""

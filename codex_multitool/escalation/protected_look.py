@@ -9,7 +9,7 @@ is told as that. Content is always read: a mapping can change it and leave the t
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from itertools import islice
@@ -29,12 +29,20 @@ _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 _ALL: frozenset[str] = frozenset()
 
 
-def look(places: Iterable[str]) -> Snapshot:
-    """What stands under the protected names of `places`, canonical paths of directories."""
-    walk = _Walk(tuple(places))
-    for place in walk.places:
+def look(places: Iterable[str], roots: Collection[str]) -> Snapshot:
+    """What stands under the protected names of `places`, canonical paths of directories.
+
+    roots: the directories that the sandbox may write, all beneath them included.
+    """
+    walk = _Walk(roots)
+    for place in places:
         walk.place(place)
     return walk.entries
+
+
+def within(path: str, roots: Iterable[str]) -> bool:
+    """Whether a canonical path is one of `roots`, or beneath one."""
+    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
 
 
 class _TooMuchError(Exception):
@@ -42,8 +50,8 @@ class _TooMuchError(Exception):
 
 
 class _Walk:
-    def __init__(self, places: tuple[str, ...]) -> None:
-        self.places = places
+    def __init__(self, roots: Collection[str]) -> None:
+        self._roots = roots
         self.entries: dict[str, Entry] = {}
         self._left = 0
         self._all_left = MAX_ALL_ENTRIES
@@ -158,7 +166,7 @@ class _Walk:
             path = os.readlink(f"/proc/self/fd/{fd}")
         except OSError:
             return None  # its path is too long to be one
-        return path if any(_within(path, place) for place in self.places) else None
+        return path if within(path, self._roots) else None
 
     @contextmanager
     def _opened(self, fd: int, name: str, mode: int, path: str) -> Iterator[int | None]:
@@ -284,7 +292,3 @@ class _Walk:
                 self._repository(inner, path, depth - 1)
         finally:
             os.close(inner)
-
-
-def _within(path: str, place: str) -> bool:
-    return path == place or path.startswith(place.rstrip("/") + "/")

@@ -77,7 +77,7 @@ class Command:
         self._workdir = workdir
         self._confinement = confinement
         self._writable = writable
-        self._watch = guard.begin(roots)
+        self._watch = guard.begin(roots, spec.workdir)
         self._asker = asker
         self._deadline = Deadline(spec.timeout_ms / 1000, trio.current_time())
         self._rescheduled = trio.Event()

@@ -10,10 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from codex_multitool.escalation.protected import changes, put_back, unseen
-from codex_multitool.escalation.protected_look import MAX_CONTENT, MAX_ENTRIES, look
+from codex_multitool.escalation.protected import Snapshot, changes, put_back, unseen
+from codex_multitool.escalation.protected_look import MAX_CONTENT, MAX_ENTRIES
+from codex_multitool.escalation.protected_look import look as look_within
 
 Change = Callable[[Path], object]
+
+
+def look(places: list[str]) -> Snapshot:
+    return look_within(places, places)
 
 
 def git(*words: object, cwd: Path) -> None:

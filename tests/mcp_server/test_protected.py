@@ -114,6 +114,43 @@ def test_everyday_git_asks_nothing(repository: Bench) -> None:
     assert out(repository).exists()
 
 
+NESTED = "mkdir -p sub/.git; git init -q sub; git -C sub config core.fsmonitor ./evil"
+
+
+def test_a_repository_below_counts_where_a_program_works_in_it(repository: Bench) -> None:
+    human = Human("decline")
+    result = repository.call(
+        f"{NESTED}; cd sub; touch {out(repository)}", policy=WORKSPACE, ask=human
+    )
+    assert result.exit_code == 1
+    assert f"{repository.workdir}/sub/.git/config" in human.warned[0]
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_repository_below_counts_where_a_later_call_works_in_it(
+    repository: Bench, before: bool
+) -> None:
+    human = Human("decline")
+    sub = repository.workdir / "sub"
+    (sub / ".git").mkdir(parents=True)
+
+    async def scenario(tool: Tool) -> CommandResult:
+        if before:
+            await tool(":", policy=WORKSPACE, workdir=str(sub))
+        assert (await tool(NESTED, policy=WORKSPACE)).exit_code == 0
+        await tool(":", policy=WORKSPACE)
+        return await tool(f"touch {out(repository)}", policy=WORKSPACE, workdir=str(sub), ask=human)
+
+    assert repository.run(scenario).exit_code == 1
+    assert f"{sub}/.git/config" in human.warned[0]
+
+
+def test_a_repository_that_was_there_before_is_trusted(repository: Bench) -> None:
+    subprocess.run(["git", "init", "-q", repository.workdir / "sub"], check=True)
+    result = repository.call(f"cd sub; touch {out(repository)}", policy=WORKSPACE)
+    assert (result.exit_code, result.notes) == (0, ())
+
+
 def test_what_the_user_writes_between_calls_is_the_users(repository: Bench) -> None:
     async def scenario(tool: Tool) -> CommandResult:
         await tool(":", policy=WORKSPACE)
