@@ -142,10 +142,14 @@ class Session:
                 return
             stack.callback(opened.close)
             verdict = await self._judge(request, opened, os.readlink(f"/proc/self/fd/{workdir}"))
+            if not isinstance(verdict, Escalate):
+                await self._answer(request, verdict)
+                return
+            # Once told, the wrapper holds signals back while it lends its descriptors.
+            inherited = caller.inherited(self._peer())
             await self._answer(request, verdict)
-            if isinstance(verdict, Escalate):
-                request.argv = list(verdict.called(tuple(request.argv)))
-                await self._escalate(request, opened, workdir, stack)
+            request.argv = list(verdict.called(tuple(request.argv)))
+            await self._escalate(request, opened, workdir, inherited, stack)
 
     async def _judge(self, request: wire.EscalateRequest, opened: Opened, cwd: str) -> Settled:
         pid = self._peer()
@@ -190,7 +194,12 @@ class Session:
         await self._send(wire.frame(wire.encode_response(response)))
 
     async def _escalate(
-        self, request: wire.EscalateRequest, opened: Opened, workdir: int, stack: ExitStack
+        self,
+        request: wire.EscalateRequest,
+        opened: Opened,
+        workdir: int,
+        inherited: caller.Inherited,
+        stack: ExitStack,
     ) -> None:
         with trio.fail_after(_REQUEST_SECONDS):
             payload, fds = await self._frame(wire.MAX_DESCRIPTORS)
@@ -204,7 +213,7 @@ class Session:
             workdir=workdir,
             environment=request.env,
             descriptors=tuple(zip(fds, targets, strict=True)),
-            inherited=caller.inherited(self._peer()),
+            inherited=inherited,
         )
         result = await run_outside(self._context, escalated, self._signals)
         if not request.extended and result.signal is not None:
