@@ -119,8 +119,10 @@ def _ours() -> dict[str, Subject]:
         raise BenchError(f"{server} is not there: run `make build`")
     stock = next(filter(os.path.exists, ("/bin/bash", "/usr/bin/bash", "/bin/sh")))
     patched = _patched_bash()
-    kernel = (server, "--intercept=kernel", "--shell", stock)
-    wrapping = (server, "--intercept=wrapper", "--shell", patched, "--execve", wrapper)
+    # The places that are measured in lie in the temporary folder.
+    server_words = (server, "--accept-writable-server")
+    kernel = (*server_words, "--intercept=kernel", "--shell", stock)
+    wrapping = (*server_words, "--intercept=wrapper", "--shell", patched, "--execve", wrapper)
     return {
         OURS: Subject(kernel, stock, helper, wrapper),
         WRAPPED: Subject(wrapping, patched, helper, wrapper),

@@ -95,6 +95,13 @@ class Failure(click.ClickException):
     help="How long a question waits for its answer; then the program is denied.  [default: as "
     "configured, else 600]",
 )
+@click.option(
+    "--accept-writable-server",
+    "accept_writable",
+    is_flag=True,
+    help="Serve although commands may write this server's own files, rules or configuration, and "
+    "so what the next server does.",
+)
 @click.pass_obj
 def command_line(
     zygote: socket.socket,
@@ -105,6 +112,7 @@ def command_line(
     preserve_program_paths: bool,
     dangerous_commands: str | None,
     approval_timeout: float | None,
+    accept_writable: bool,
 ) -> None:
     """Check what was asked for, and serve."""
     _log_to_stderr()
@@ -116,6 +124,7 @@ def command_line(
         preserve_program_paths=preserve_program_paths,
         dangerous_commands=dangerous_commands,
         patience=approval_timeout,
+        accept_writable=accept_writable,
     )
     try:
         status = serving.serve(options, zygote)

@@ -57,11 +57,21 @@ class Server:
     """One session with one client.
 
     run: what a `shell` call does. patience: seconds a human has to answer.
-    cwd: what a sandbox state without a directory is relative to.
+    cwd: what a sandbox state without a directory is relative to. refusal: why calls would fail
+    under a state; the client is told as soon as it sends one.
     """
 
-    def __init__(self, run: Run, *, instructions: str, patience: float, cwd: str) -> None:
+    def __init__(
+        self,
+        run: Run,
+        *,
+        instructions: str,
+        patience: float,
+        cwd: str,
+        refusal: Callable[[SandboxState], str | None] = lambda _: None,
+    ) -> None:
         self._run = run
+        self._refusal = refusal
         self._instructions = instructions
         self._cwd = cwd
         self._state: SandboxState | None = None
@@ -152,7 +162,10 @@ class Server:
         if params is None:
             text = "missing params for sandbox state request"
             raise RequestError(messages.INVALID_PARAMS, text)
+        # Taken in any case: under the one before it, a command might do what this one forbids.
         self._state = self._parsed(params)
+        if reason := self._refusal(self._state):
+            raise RequestError(messages.INVALID_PARAMS, f"no command will run: {reason}")
         return {}
 
     def _parsed(self, value: object) -> SandboxState:

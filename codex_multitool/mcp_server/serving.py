@@ -8,11 +8,14 @@ from dataclasses import dataclass
 
 import trio
 
+from codex_multitool import roles
 from codex_multitool.config.configuration import Limits
 from codex_multitool.config.errors import ConfigError
+from codex_multitool.config.home import codex_home
 from codex_multitool.escalation.decide import Judgement
 from codex_multitool.launcher.pool import Pool
 from codex_multitool.mcp_server.calls import Asker, CommandResult, CommandSpec, Run, SandboxState
+from codex_multitool.mcp_server.own_files import OwnFiles, own_files
 from codex_multitool.mcp_server.server import Server
 from codex_multitool.mcp_server.shell import ShellTool
 from codex_multitool.mcp_server.stdio import Stdio
@@ -30,6 +33,7 @@ from codex_multitool.running.settings import (
     load_rules,
     settings,
 )
+from codex_multitool.sandbox.policy import writable_roots
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +46,8 @@ _PATIENCE = 600.0  # seconds
 class Options:
     """The command line of the role, checked. None: what the configuration says, or the default.
 
-    patience: seconds. rules: besides those of the configuration.
+    patience: seconds. rules: besides those of the configuration. accept_writable: that commands
+    may write the server's own files.
     """
 
     intercept: str | None
@@ -52,11 +57,15 @@ class Options:
     preserve_program_paths: bool
     dangerous_commands: str | None
     patience: float | None
+    accept_writable: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What is served: options and configuration made one. state: of calls without one."""
+    """What is served: options and configuration made one.
+
+    state: of calls without one. home: CODEX_HOME. rules: all files besides those in it.
+    """
 
     interception: Interception
     judgement: Judgement
@@ -65,6 +74,9 @@ class Service:
     patience: float
     workspace: str
     state: SandboxState | None
+    home: str
+    rules: tuple[str, ...]
+    accept_writable: bool
 
 
 def serve(options: Options, zygote: socket.socket) -> int:
@@ -78,10 +90,12 @@ def _service(options: Options) -> Service:
         config, environments = configured(cwd)
         shell = options.shell or configured_shell(config)
         place, why_none = workspace(cwd)
+        home = codex_home(os.environ)
     except ConfigError as error:
         raise StartError(str(error)) from None
     if why_none is not None:
         log.info("%s is no workspace unless the client says so: %s", cwd, why_none)
+    rules = (*config.rules, *options.rules)
     return Service(
         interception=Interception(
             mode=options.intercept or config.intercept or "auto",
@@ -91,7 +105,7 @@ def _service(options: Options) -> Service:
             wrapper=options.wrapper,
         ),
         judgement=Judgement(
-            load_rules([*config.rules, *options.rules]),
+            load_rules(rules),
             options.preserve_program_paths,
             (options.dangerous_commands or config.dangerous_commands) != "run",
         ),
@@ -100,6 +114,9 @@ def _service(options: Options) -> Service:
         patience=options.patience or config.approval_timeout or _PATIENCE,
         workspace=place,
         state=SandboxState(config.policy(), place) if config.sandbox_mode else None,
+        home=home,
+        rules=rules,
+        accept_writable=options.accept_writable,
     )
 
 
@@ -123,19 +140,37 @@ async def _start(service: Service, stdio: Stdio, zygote: socket.socket) -> int:
                 service.environments,
                 service.limits,
             )
+            own = _own(service, found)
         except StartError as error:
             failure = error  # a nursery would wrap it in a group
         else:
             instructions = " ".join(filter(None, (INSTRUCTIONS, notice)))
-            status = await _serve(service, found, instructions, stdio, pool)
+            status = await _serve(service, found, own, instructions, stdio, pool)
         listening.cancel_scope.cancel()
     if failure is not None:
         raise failure
     return status
 
 
+def _own(service: Service, found: Settings) -> OwnFiles:
+    """The files no command may write. Raises StartError if the configured state would let one."""
+    executable = roles.executable(roles.MCP_SERVER)
+    files = own_files(executable, service.home, service.rules, found.shell, found.wrapper)
+    own = OwnFiles(files, accepted=service.accept_writable)
+    state = service.state
+    roots = writable_roots(state.policy, state.cwd, found.environment) if state else ()
+    if reason := own.exposed(roots):
+        raise StartError(f"the configured sandbox: {reason}")
+    return own
+
+
 async def _serve(
-    service: Service, found: Settings, instructions: str, stdio: Stdio, pool: Pool
+    service: Service,
+    found: Settings,
+    own: OwnFiles,
+    instructions: str,
+    stdio: Stdio,
+    pool: Pool,
 ) -> int:
     status = 0
     async with trio.open_nursery() as nursery:
@@ -147,12 +182,13 @@ async def _serve(
                     status = 128 + number
                     nursery.cancel_scope.cancel()
 
-        tool = ShellTool(found, pool, nursery)
+        tool = ShellTool(found, pool, nursery, own)
         server = Server(
             _with_state(tool.run, service.state),
             instructions=instructions,
             patience=service.patience,
             cwd=service.workspace,
+            refusal=tool.refusal,
         )
         nursery.start_soon(on_signal)
         await stdio.serve(server.serve)

@@ -15,6 +15,7 @@ from codex_multitool.mcp_server.calls import (
     ToolError,
 )
 from codex_multitool.mcp_server.command import Command, Outcome
+from codex_multitool.mcp_server.own_files import OwnFiles
 from codex_multitool.running.settings import Settings
 from codex_multitool.sandbox import enforce
 from codex_multitool.sandbox.policy import SandboxPolicy, writable_roots
@@ -26,21 +27,27 @@ _TIMED_OUT = 124  # as timeout(1)
 
 
 class Confinements:
-    """Sandboxes made ready and kept, one per policy and writable directories as they are now."""
+    """Sandboxes made ready and kept, one per policy and writable directories as they are now.
 
-    def __init__(self) -> None:
+    own: what no command may write.
+    """
+
+    def __init__(self, own: OwnFiles) -> None:
+        self._own = own
         self._prepared: OrderedDict[object, enforce.Confinement] = OrderedDict()
 
     def lend(self, policy: SandboxPolicy, roots: tuple[str, ...]) -> enforce.Confinement:
         """The sandbox for `policy`, the caller's to close.
 
-        Raises SandboxError when the kernel cannot give it.
+        Raises SandboxError when the kernel cannot give it, or it would not hold.
         """
         # A directory removed and made again is another one, and the ruleset holds the old.
         key = (policy, tuple((root, _identity(root)) for root in roots))
         if key in self._prepared:
             self._prepared.move_to_end(key)
         else:
+            if reason := self._own.exposed(roots):
+                raise enforce.SandboxError(reason)
             self._prepared[key] = enforce.prepare(policy, roots)
             if len(self._prepared) > _MAX_PREPARED:
                 self._prepared.popitem(last=False)[1].close()
@@ -68,16 +75,33 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 class ShellTool:
-    """Runs the calls of one session. Every call has a `Command` in `nursery`."""
+    """Runs the calls of one session. Every call has a `Command` in `nursery`.
 
-    def __init__(self, settings: Settings, pool: Pool, nursery: trio.Nursery) -> None:
+    own: what no command may write, if anything.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        pool: Pool,
+        nursery: trio.Nursery,
+        own: OwnFiles | None = None,
+    ) -> None:
         self._settings = settings
         self._pool = pool
         self._nursery = nursery
-        self._confinements = Confinements()
+        self._own = own or OwnFiles()
+        self._confinements = Confinements(self._own)
         self._guard = Guard()
         # What any sandbox of this session could write stays untrusted for its whole life.
         self._ever_writable = {_DEVICES}
+
+    def refusal(self, state: SandboxState) -> str | None:
+        """Why commands cannot run under this state, where that can be seen beforehand."""
+        return self._own.exposed(self._roots(state))
+
+    def _roots(self, state: SandboxState) -> tuple[str, ...]:
+        return writable_roots(state.policy, state.cwd, self._settings.environment)
 
     async def run(
         self, spec: CommandSpec, state: SandboxState | None, asker: Asker
@@ -93,7 +117,7 @@ class ShellTool:
         return _result(outcome)
 
     def _prepare(self, spec: CommandSpec, state: SandboxState, asker: Asker) -> Command:
-        roots = writable_roots(state.policy, state.cwd, self._settings.environment)
+        roots = self._roots(state)
         try:
             confinement = self._confinements.lend(state.policy, roots)
         except (enforce.SandboxError, OSError) as error:

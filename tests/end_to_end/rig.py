@@ -24,6 +24,8 @@ from tests.end_to_end.processes import CONFIG, MARK, marked, wait_until
 ROOT = Path(__file__).resolve().parent.parent.parent
 DIST = Path(os.environ.get("CODEX_MULTITOOL_DIST") or ROOT / "dist")
 
+ACCEPT = "--accept-writable-server"
+
 READ_ONLY = {"type": "read-only"}
 FULL_ACCESS = {"type": "danger-full-access"}
 WORKSPACE = {"type": "workspace-write"}  # /tmp and $TMPDIR are writable too
@@ -189,7 +191,8 @@ def server_command(pairing: Pairing) -> list[str]:
     files = programs(pairing)
     command = [files.server, "--bash", files.shell, "--execve", files.wrapper]
     if pairing.server is OURS:
-        command += ["--intercept", "wrapper" if pairing.wrapper else "kernel"]
+        # The boxes, and perhaps the tree that is tested, lie in the temporary folder.
+        command += [ACCEPT, "--intercept", "wrapper" if pairing.wrapper else "kernel"]
     return [str(word) for word in command]
 
 

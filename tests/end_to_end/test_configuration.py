@@ -10,7 +10,7 @@ import pytest
 
 from tests.end_to_end.client import Answer, Client, accept
 from tests.end_to_end.processes import CONFIG
-from tests.end_to_end.rig import KERNEL, READ_ONLY, Box, server_command, shell_path
+from tests.end_to_end.rig import ACCEPT, KERNEL, READ_ONLY, Box, server_command, shell_path
 
 Serve = Callable[..., Client]
 
@@ -23,7 +23,7 @@ def serve(box: Box) -> Iterator[Serve]:
         def start(text: str, *options: str, answer: Answer | None = accept) -> Client:
             configure(box, text)
             client = Client(
-                [server_command(KERNEL)[0], *options],
+                [server_command(KERNEL)[0], ACCEPT, *options],
                 env=box.environment(),
                 cwd=box.ws,
                 stderr=box.root / "stderr",
@@ -45,7 +45,7 @@ def refusal(box: Box, text: str) -> str:
     """What the server says when it does not start with this user's file."""
     (box.home / ".codex" / "config.toml").write_text(text)
     done = subprocess.run(
-        [server_command(KERNEL)[0]],
+        [server_command(KERNEL)[0], ACCEPT],
         env=box.environment(), cwd=box.ws, input=b"", capture_output=True, check=False, timeout=60,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, b"")
@@ -61,7 +61,8 @@ def test_a_mistake_keeps_the_server_from_starting(box: Box) -> None:
         '  write one of "read-only", "workspace-write", "danger-full-access"'
     )
     assert refusal(box, "[codex_multitool]\nshell = '/no/such/shell'") == (
-        f"{path}:2:1: `codex_multitool.shell`: /no/such/shell: no such file"
+        f"{path}:2:1: `codex_multitool.shell`: /no/such/shell: no such file\n"
+        "  name the path of a shell"
     )
     assert f"{box.home}/.codex/none.rules" in refusal(box, "codex_multitool.rules = ['none.rules']")
 
@@ -101,7 +102,7 @@ def test_a_folder_that_holds_the_configuration_is_no_workspace(box: Box) -> None
     tmp = "sandbox_workspace_write.exclude_slash_tmp = true"
     configure(box, f'sandbox_mode = "workspace-write"\n{tmp}')
     with Client(
-        [server_command(KERNEL)[0]],
+        [server_command(KERNEL)[0], ACCEPT],
         env=box.environment(),
         cwd=box.home,
         stderr=box.root / "stderr",
