@@ -117,10 +117,23 @@ def as_expected(tid: int, expected: Expected) -> bool:
         program = os.stat(f"/proc/{tid}/exe")
         if (program.st_dev, program.st_ino) != (expected.device, expected.inode):
             return False
-        with open(f"/proc/{tid}/cmdline", "rb") as file:
-            return file.read(len(wanted) + 1) == wanted
+        file = os.open(f"/proc/{tid}/cmdline", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
+    try:
+        return _begins(file, len(wanted) + 1) == wanted
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+
+
+def _begins(file: int, size: int) -> bytes:
+    """Its first `size` bytes, or all there are: a read may be short."""
+    text = b""
+    while more := os.read(file, size - len(text)):
+        text += more
+    return text
 
 
 class killing:  # noqa: N801 — used as a statement

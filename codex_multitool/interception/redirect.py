@@ -78,6 +78,15 @@ def end(
         return (yield from _exit(hold, listener, registers, notification, status)) or Turned.DONE
 
 
+def refused(
+    listener: Listener, notification: Notification, tgid: int, status: int
+) -> Steps[Turned]:
+    """The same; a caller that may not be held gets an errno instead."""
+    if isinstance((yield from end(listener, notification, tgid, status)), Refused):
+        listener.fail(notification, EACCES)
+    return Turned.DONE
+
+
 def redirect(
     listener: Listener,
     notification: Notification,
