@@ -14,6 +14,7 @@ from errno import EACCES
 
 from codex_multitool.interception.architecture import Architecture
 from codex_multitool.interception.exec_stop import (
+    Awaited,
     Expected,
     Steps,
     as_expected,
@@ -186,7 +187,7 @@ def _exit(
 def _second(hold: Hold, meanwhile: list[int] | None) -> Steps[Notification | None]:
     """The caller's next notification."""
     while True:
-        notification = yield
+        notification = yield Awaited.NOTIFICATION
         if notification is not None:
             return notification
         event = hold.poll()

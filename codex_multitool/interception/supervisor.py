@@ -30,7 +30,13 @@ from codex_multitool.escalation.decide import Verdict as Decided
 from codex_multitool.escalation.identity import exec_request
 from codex_multitool.interception.descriptors import say
 from codex_multitool.interception.escalate import asked_path, escalate
-from codex_multitool.interception.exec_stop import Expected, Resumed, Steps, resume_checked
+from codex_multitool.interception.exec_stop import (
+    Awaited,
+    Expected,
+    Resumed,
+    Steps,
+    resume_checked,
+)
 from codex_multitool.interception.hold import Refused
 from codex_multitool.interception.kernel import KernelError
 from codex_multitool.interception.listener import Absent, Listener, Notification
@@ -257,11 +263,13 @@ class Supervisor:
     async def _drive_redirection(self, steps: Steps[T], tid: int) -> T:
         self._redirected[tid] = None
         try:
-            return await self._drive(steps, tid)
+            return await self._drive(steps, tid, at_once=_AT_ONCE_SECONDS)
         finally:
             del self._redirected[tid]
 
-    async def _drive(self, steps: Steps[T], tid: int) -> T:
+    async def _drive(self, steps: Steps[T], tid: int, *, at_once: float = 0.0) -> T:
+        """Drive to the end. at_once: seconds for which nothing else is done while it waits."""
+        limit = time.monotonic() + at_once
         turns = 0
         try:
             while True:
@@ -269,12 +277,14 @@ class Supervisor:
                 if second is not None:
                     self._redirected[tid] = None
                 try:
-                    steps.send(second if turns else None)
+                    awaited = steps.send(second if turns else None)
                 except StopIteration as stop:
                     outcome: T = stop.value
                     return outcome
                 turns += 1
-                if turns < _PATIENT_TURNS:
+                if awaited is Awaited.STOP and (left := limit - time.monotonic()) > 0:
+                    signal.sigtimedwait(_CHILD, left)
+                elif turns < _PATIENT_TURNS:
                     await trio.lowlevel.checkpoint()
                 else:
                     await trio.sleep(_PAUSE_SECONDS)
