@@ -15,7 +15,7 @@ from codex_multitool.interception import loader
 from codex_multitool.interception.architecture import Architecture
 from codex_multitool.interception.listener import Listener, Notification
 from codex_multitool.interception.memory import Memory
-from codex_multitool.interception.program import NOTHING_KNOWN, Kind, Known, Program, examine
+from codex_multitool.interception.program import Kind, Program, examine
 from codex_multitool.interception.resolve import AT_FDCWD, View
 
 AT_SYMLINK_NOFOLLOW = 0x100
@@ -23,7 +23,6 @@ AT_EMPTY_PATH = 0x1000
 AT_EXECVE_CHECK = 0x10000  # Linux 6.14
 _FLAGS = AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_EXECVE_CHECK
 
-_TGID = b"\nTgid:"
 _MOST_INTERPRETERS = 5  # exec_binprm, fs/exec.c
 
 
@@ -52,7 +51,7 @@ class Loaded:
 class ExecSnapshot:
     """One exec as its caller asked for it; owns descriptors until `close`.
 
-    tid is the blocked thread of process tgid. file: the name as given. directory:
+    tid is the blocked thread of process tgid, child of ppid. file: the name as given. directory:
     number of the descriptor it is relative to, or AT_FDCWD. filename: what the kernel calls the
     program (AT_EXECFN). workdir: directory, opened; cwd: its path. errno: what the kernel will
     surely answer, None if the exec may succeed; then `program` is there. interpreters: of a script,
@@ -61,6 +60,7 @@ class ExecSnapshot:
 
     tid: int
     tgid: int
+    ppid: int
     file: str
     directory: int
     filename: str
@@ -101,13 +101,11 @@ class ExecSnapshot:
         return _argv_executed(self.program, self.interpreters, self.filename, self.argv)
 
 
-def read_exec(
-    listener: Listener, notification: Notification, known: Known = NOTHING_KNOWN
-) -> ExecSnapshot | Gone | Unreadable:
-    """Read the exec of `notification`, unanswered as yet. known: as of program.examine()."""
+def read_exec(listener: Listener, notification: Notification) -> ExecSnapshot | Gone | Unreadable:
+    """Read the exec of `notification`, unanswered as yet."""
     found: ExecSnapshot | Gone | Unreadable
     try:
-        found = _read(listener.architecture, notification, known)
+        found = _read(listener.architecture, notification)
     except OSError as error:
         found = Unreadable(error.errno or EACCES)
     if listener.valid(notification):
@@ -117,9 +115,9 @@ def read_exec(
     return Gone()
 
 
-def _read(architecture: Architecture, notification: Notification, known: Known) -> ExecSnapshot:
+def _read(architecture: Architecture, notification: Notification) -> ExecSnapshot:
     tid = notification.tid
-    tgid = _process(tid)
+    tgid, ppid = _status(tid)
     directory, path_at, argv_at, envp_at, flags = _arguments(architecture, notification)
     memory = Memory(tid)
     view, workdir, opened = None, -1, None
@@ -127,13 +125,14 @@ def _read(architecture: Architecture, notification: Notification, known: Known) 
         file, argv, failure = _strings(memory, path_at, argv_at)
         view = View(tid, tgid)
         workdir = view.workdir()
-        opened = Opened(view, workdir, known)
+        opened = Opened(view, workdir)
         opened.failure = failure or (EINVAL if flags & ~_FLAGS else None)
         opened.find(file, directory, flags)
         opened.load(_filename(file, directory), argv, lambda: memory.vector(envp_at))
         return ExecSnapshot(
             tid=tid,
             tgid=tgid,
+            ppid=ppid,
             file=file,
             directory=directory,
             filename=_filename(file, directory),
@@ -185,11 +184,10 @@ class Opened:
     """What an exec opens, in the kernel's order, until something fails with errno `failure`.
 
     program, interpreters, loaded: as in ExecSnapshot, which may take them over; else `close`.
-    known: as of program.examine().
     """
 
-    def __init__(self, view: View, workdir: int, known: Known = NOTHING_KNOWN) -> None:
-        self._view, self._workdir, self._known = view, workdir, known
+    def __init__(self, view: View, workdir: int) -> None:
+        self._view, self._workdir = view, workdir
         self.failure: int | None = None
         self.program: Program | None = None
         self.interpreters: list[Program] = []
@@ -217,7 +215,7 @@ class Opened:
         if self.failure is not None:
             return
         try:
-            self.program = examine(file, self._open(file, directory, flags), self._known)
+            self.program = examine(file, self._open(file, directory, flags))
             content = not flags & AT_EXECVE_CHECK  # else it may be meant for any interpreter
             self.failure = _unfit(self.program, content=content)
             if self.failure is None and content:
@@ -248,7 +246,7 @@ class Opened:
                 self.failure = ELOOP
                 return
             name = program.interpreter[0]
-            program = examine(name, self._view.open(name, self._workdir), self._known)
+            program = examine(name, self._view.open(name, self._workdir))
             self.interpreters.append(program)
             self.failure = _unfit(program)
 
@@ -310,20 +308,16 @@ def _filename(file: str, directory: int) -> str:
     return f"/dev/fd/{directory}/{file}" if file else f"/dev/fd/{directory}"
 
 
-def _process(tid: int) -> int:
-    """The process of a thread."""
-    try:
-        os.close(os.pidfd_open(tid))
-    except OSError:
-        return _status(tid)
-    return tid  # pidfd_open(2) takes no other thread than a process's first
-
-
-def _status(tid: int) -> int:
+def _status(tid: int) -> tuple[int, int]:
+    """Thread group and its parent."""
     fd = os.open(f"/proc/{tid}/status", os.O_RDONLY | os.O_CLOEXEC)
     try:
         text = os.read(fd, 4096)
     finally:
         os.close(fd)
-    start = text.index(_TGID) + len(_TGID)
+    return proc_number(text, b"\nTgid:"), proc_number(text, b"\nPPid:")
+
+
+def proc_number(text: bytes, name: bytes) -> int:
+    start = text.index(name) + len(name)
     return int(text[start : text.index(b"\n", start)])

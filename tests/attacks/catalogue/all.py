@@ -10,7 +10,6 @@ from tests.attacks.catalogue import (
     kernel,
     lookalikes,
     processes,
-    protected,
     repositories,
     sockets,
     spellings,
@@ -20,7 +19,7 @@ from tests.attacks.catalogue import (
 CLASSES = tuple(
     found
     for module in (
-        *(spellings, identity, kernel, lookalikes, variables, repositories, protected, forged),
+        *(spellings, identity, kernel, lookalikes, variables, repositories, forged),
         *(files, calls, sockets, processes),
     )
     for found in module.CLASSES
