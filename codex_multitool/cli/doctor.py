@@ -12,9 +12,12 @@ import click
 import trio
 
 from codex_multitool.cli import findings
+from codex_multitool.cli.colours import coloured
+from codex_multitool.cli.exec_tree import one_line
 from codex_multitool.cli.findings import MISSING, OK, Finding
 from codex_multitool.cli.installation import installation
 from codex_multitool.cli.machine import machine
+from codex_multitool.cli.users_files import users_files
 from codex_multitool.launcher.main import start_zygote
 from codex_multitool.launcher.pool import LauncherError, Pool
 from codex_multitool.running.probe import refusal
@@ -24,13 +27,22 @@ Try every protection and capability of this machine; one line each: its state (o
 missing), what was found, what follows from it, and how to mend it.
 
 Nothing is guessed from versions: processes are confined and do what they must not, an execve is
-held, judged and watched. Nothing is changed. The exit status is 0 if full protection holds, else 1.
+held, judged and watched. Nothing is changed.
+
+Your files are read, too: the layers of config.toml in force here, the settings that are not the
+default, the rules; each mistake is told with its place. Settings that give away protection, and
+files that others or sandboxed commands can write, are weaker.
+
+\b
+Exit status: 0 if full protection holds, else 1.
 
 \b
 Examples:
   codex-multitool doctor
   codex-multitool doctor --json | jq '.findings[] | select(.state != "ok")'
 """
+
+_WIDEST = 26  # columns for names; a longer one moves the rest of its line
 
 
 @click.command(help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
@@ -39,7 +51,8 @@ def doctor(as_json: bool) -> None:
     """Find out what holds here."""
     # Before anything else: the zygote is forked from a process with one thread.
     interception = _interception(start_zygote())
-    found = [*machine(), interception, *installation(interception.state == OK)]
+    files, roots = users_files()
+    found = [*machine(), interception, *installation(interception.state == OK, roots), *files]
     if as_json:
         text = json.dumps(findings.to_object(found), ensure_ascii=False, indent=2)
         click.echo(os.fsencode(text))
@@ -68,10 +81,13 @@ async def _tried(zygote: socket.socket) -> str | None:
 
 
 def _print(found: Sequence[Finding]) -> None:
-    width = max(len(finding.name) for finding in found)
+    width = min(max(len(finding.name) for finding in found), _WIDEST)
+    colour = coloured(terminal=sys.stdout.isatty())
     for finding in found:
-        state = click.style(f"{finding.state:8}", fg=findings.colour(finding))
-        click.echo(state + findings.line(finding, width).encode(errors="replace").decode())
+        state = f"{finding.state:8}"
+        if colour:
+            state = click.style(state, fg=findings.colour(finding))
+        click.echo(state + one_line(findings.line(finding, width)))
     whole = findings.full(found)
     told = "full protection holds" if whole else "protection is not full: see the lines above"
     click.echo(told)

@@ -30,14 +30,14 @@ def inherited(pid: int, *, runtime_signals: bool = False) -> Inherited:
     runtime_signals: take SIGPIPE and SIGXFSZ as found; a wrapper's own runtime ignores them.
     Raises OSError when the process has gone.
     """
-    fields = _status(pid)
-    ignored = _signals(fields[b"SigIgn"])
+    status = _status(pid)
+    ignored = _signals(_field(status, b"SigIgn"))
     if not runtime_signals:
         ignored = tuple(number for number in ignored if number not in _RUNTIME)
     return Inherited(
-        umask=int(fields[b"Umask"], 8),
+        umask=int(_field(status, b"Umask"), 8),
         nice=os.getpriority(os.PRIO_PROCESS, pid),
-        blocked=_signals(fields[b"SigBlk"]),
+        blocked=_signals(_field(status, b"SigBlk")),
         ignored=ignored,
     )
 
@@ -73,18 +73,23 @@ class OwnShell:
 def parent(pid: int) -> int:
     """The parent of `pid`; 0 when it has gone."""
     try:
-        return int(_status(pid)[b"PPid"])
+        return int(_field(_status(pid), b"PPid"))
     except OSError:
         return 0
 
 
-def _status(pid: int) -> dict[bytes, bytes]:
-    with open(f"/proc/{pid}/status", "rb") as file:
-        found = {name: value.strip() for name, _, value in (line.partition(b":") for line in file)}
-    if b"Umask" not in found:
+def _status(pid: int) -> bytes:
+    with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
+        text = file.readall()
+    if b"\nUmask:" not in text:
         # A zombie, or one that is about to be: proc_pid_status(5).
         raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
-    return found
+    return text
+
+
+def _field(status: bytes, name: bytes) -> bytes:
+    # A name is a line's beginning: the process's own, which is free text, has its newlines escaped.
+    return status.partition(b"\n" + name + b":")[2].partition(b"\n")[0].strip()
 
 
 def _looks(pid: int) -> tuple[str, bytes]:
@@ -94,5 +99,7 @@ def _looks(pid: int) -> tuple[str, bytes]:
 
 def _signals(mask: bytes) -> tuple[int, ...]:
     bits = int(mask, 16)
+    if bits == 0:
+        return ()
     # 32 and 33 belong to the threads library and cannot be set: signal(7).
     return tuple(n for n in range(1, 65) if bits >> (n - 1) & 1 and n not in (32, 33))

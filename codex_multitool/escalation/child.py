@@ -10,6 +10,7 @@ import trio
 from codex_multitool.escalation import wire
 from codex_multitool.escalation.caller import Inherited
 from codex_multitool.escalation.context import Context
+from codex_multitool.escalation.guard import Absence
 from codex_multitool.escalation.identity import redirectable, untrusted
 from codex_multitool.escalation.rest import rest
 from codex_multitool.interception.program import Kind, Program
@@ -44,6 +45,15 @@ async def run_outside(
     next_signal: Callable[[], Awaitable[int | None]],
 ) -> wire.SuperExecResult:
     """Run the program to its end. next_signal: what to pass on to it; None ends it."""
+    outside = await start_outside(context, escalated)
+    try:
+        return await outside.relaying(next_signal)
+    finally:
+        await outside.end()
+
+
+async def start_outside(context: Context, escalated: Escalated) -> "Outside":
+    """Start the program; whoever has it must `end` it."""
     inherited, program, launcher = escalated.inherited, escalated.program, context.launcher
     path = _executed_path(program, escalated.asked, context.writable)
     environment, refused = await context.surroundings.environment(
@@ -73,25 +83,63 @@ async def run_outside(
     absence = context.watch.left(
         lambda: rest(launcher.pid, outside=process.pid, held=escalated.held)
     )
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_relay, launcher, process, next_signal)
+    return Outside(launcher, process, escalated, path, absence)
+
+
+class Outside:
+    """An escalated program at work."""
+
+    def __init__(
+        self,
+        launcher: Launcher,
+        process: Process,
+        escalated: Escalated,
+        path: str,
+        absence: Absence,
+    ) -> None:
+        self._launcher = launcher
+        self._process = process
+        self._escalated = escalated
+        self._path = path
+        self._absence: Absence | None = absence
+
+    async def result(self) -> wire.SuperExecResult:
+        """How it ended, once it has; whether it could be started is said on its stderr."""
         try:
-            status = await process.wait()
-            absence.over()
+            status = await self._process.wait()
+            if self._absence is not None:
+                self._absence.over()
+                self._absence = None
         except LauncherError as error:
             code = _NOT_FOUND if error.errno == _ENOENT else _NOT_EXECUTABLE
-            _say(escalated, f"{path}: {error}\n")
+            _say(self._escalated, f"{self._path}: {error}\n")
             return wire.SuperExecResult(code)
-        finally:
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            return wire.SuperExecResult(128 + number, number)
+        return wire.SuperExecResult(os.WEXITSTATUS(status))
+
+    async def relaying(
+        self, next_signal: Callable[[], Awaitable[int | None]]
+    ) -> wire.SuperExecResult:
+        """The same, and signals are passed on until then; None in their place ends it."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._relay, next_signal)
+            result = await self.result()
             nursery.cancel_scope.cancel()
-            if not process.ended.is_set():
-                # Cancelled: nobody is left to hear how it ends.
-                with trio.CancelScope(shield=True):
-                    await launcher.signal(process, signal.SIGKILL)
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        return wire.SuperExecResult(128 + number, number)
-    return wire.SuperExecResult(os.WEXITSTATUS(status))
+        return result
+
+    async def end(self) -> None:
+        """Kill it if it has not ended: nobody is left to hear how it does."""
+        if not self._process.ended.is_set():
+            with trio.CancelScope(shield=True):
+                await self._launcher.signal(self._process, signal.SIGKILL)
+
+    async def _relay(self, next_signal: Callable[[], Awaitable[int | None]]) -> None:
+        while (number := await next_signal()) is not None:
+            await self._launcher.signal(self._process, number)
+        # The stand-in has gone: nobody is left to hear how the program ends.
+        await self._launcher.signal(self._process, signal.SIGKILL)
 
 
 def _executed_path(program: Program, asked: str, writable: Collection[str]) -> str:
@@ -103,15 +151,6 @@ def _executed_path(program: Program, asked: str, writable: Collection[str]) -> s
     if same and not redirectable(asked, writable):
         return asked
     return program.path or asked
-
-
-async def _relay(
-    launcher: Launcher, process: Process, next_signal: Callable[[], Awaitable[int | None]]
-) -> None:
-    while (number := await next_signal()) is not None:
-        await launcher.signal(process, number)
-    # The stand-in has gone: nobody is left to hear how the program ends.
-    await launcher.signal(process, signal.SIGKILL)
 
 
 def _say(escalated: Escalated, text: str) -> None:

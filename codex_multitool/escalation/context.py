@@ -101,12 +101,12 @@ async def settle(
         if finding:
             verdict = unless_agreed(verdict, told(finding.changes))
         if not isinstance(verdict, Ask):
-            return _settled(context, request, _checked(request, verdict, unchanged), asked)
+            return conclude(context, request, _checked(request, verdict, unchanged), asked)
         asked = verdict.because
         verdict = await _answered(context, request, verdict, finding)
         if isinstance(verdict, Escalate) and finding:
             context.watch.agree(finding)
-    return _settled(context, request, Deny(f"{asked}, again and again"), asked)
+    return conclude(context, request, Deny(f"{asked}, again and again"), asked)
 
 
 async def _answered(
@@ -131,7 +131,8 @@ def _checked(request: ExecRequest, verdict: Settled, unchanged: Callable[[], boo
     return verdict
 
 
-def _settled(context: Context, request: ExecRequest, verdict: Settled, asked: str) -> Settled:
+def conclude(context: Context, request: ExecRequest, verdict: Settled, asked: str = "") -> Settled:
+    """Record a final verdict, and return it. asked: why a human was asked, if one was."""
     match verdict:
         case Run(note=note):
             decision, reason = "run", note or asked

@@ -1,15 +1,17 @@
 """The environment in which an escalated program starts, and what of its caller's was refused."""
 
 import subprocess
+import time
 from collections.abc import Collection, Mapping, Sequence
 
 import trio
 
-from codex_multitool.escalation.environment import escalated_environment
+from codex_multitool.escalation.environment import EscalatedEnvironment, escalated_environment
 from codex_multitool.escalation.git_guards import git_guards, settings
 from codex_multitool.escalation.identity import redirectable
 
 _GIT_SECONDS = 10.0
+_MOMENT = 1.0  # seconds for which an environment holds again: see identity.redirectable()
 
 
 class Surroundings:
@@ -33,6 +35,7 @@ class Surroundings:
         self._keep = keep
         self._drop = drop
         self._git: Sequence[tuple[str, str]] | None = None
+        self._latest: tuple[object, float, EscalatedEnvironment] | None = None
 
     async def environment(
         self,
@@ -42,14 +45,8 @@ class Surroundings:
         writable: Collection[str],
     ) -> tuple[dict[str, str], tuple[str, ...]]:
         """The environment for `program`; and what was kept from it, each with its reason."""
-        escalated = escalated_environment(
-            self._server,
-            {**self._withheld, **caller},
-            writable=lambda path: redirectable(path, writable),
-            keep=self._keep,
-            drop=self._drop,
-        )
-        environment = escalated.environment
+        escalated = self._escalated(caller, writable)
+        environment = dict(escalated.environment)
         if git_guards(program, argv[1:], environment):
             own = await self._own_git()
             environment.update(git_guards(program, argv[1:], environment, own=own))
@@ -58,6 +55,23 @@ class Surroundings:
             it for it in escalated.dropped if it.name in caller or it.name not in self._withheld
         )
         return environment, tuple(f"{it.name}: {it.reason}" for it in lost)
+
+    def _escalated(
+        self, caller: Mapping[str, str], writable: Collection[str]
+    ) -> EscalatedEnvironment:
+        asked = caller, writable
+        now = time.monotonic()
+        if self._latest is not None and self._latest[0] == asked and now < self._latest[1]:
+            return self._latest[2]
+        escalated = escalated_environment(
+            self._server,
+            {**self._withheld, **caller},
+            writable=lambda path: redirectable(path, writable),
+            keep=self._keep,
+            drop=self._drop,
+        )
+        self._latest = asked, now + _MOMENT, escalated
+        return escalated
 
     async def _own_git(self) -> Sequence[tuple[str, str]]:
         if self._git is None:

@@ -7,8 +7,10 @@ itself, or files, pipes and terminals are opened anew: with an offset of their o
 
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
-from errno import EPERM
+from errno import EBADF, EPERM
+from stat import S_ISCHR, S_ISFIFO
 
 from codex_multitool.interception.kernel import KernelError, pidfd_getfd, pidfd_open
 
@@ -16,6 +18,7 @@ _PIDFD_THREAD = os.O_EXCL  # Linux 6.9
 _MOST = 1024
 _HIGHEST = 1 << 16
 _ONE_MESSAGE = 16  # "NUMBER\n"
+_NULL = os.makedev(1, 3)  # /dev/null: Documentation/admin-guide/devices.txt
 _KEPT = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_DSYNC | os.O_DIRECT
 
 
@@ -75,6 +78,39 @@ def take(tid: int, numbers: dict[int, int], *, reopen: bool) -> Taken:
         if pidfd is not None:
             os.close(pidfd)
     return Taken(tuple(pairs), tuple(missing))
+
+
+def say(tid: int, number: int, text: bytes, *, valid: Callable[[], bool]) -> int:
+    """Write `text` to descriptor `number` of a blocked thread; how much of it is done with.
+
+    That is what a pipe takes at once; all of it where nobody would hear it: the descriptor is
+    closed, or /dev/null. Nothing else is written to: a socket tells its peer who wrote, some files
+    act by the rights of who writes, a terminal may hold us up. valid: whether the thread is still
+    the blocked one, asked once its process is pinned.
+    """
+    pidfd = _pidfd(tid)
+    if pidfd is None:
+        return 0
+    try:
+        if not valid():
+            return 0
+        ours = pidfd_getfd(pidfd, number)
+    except KernelError as error:
+        return len(text) if error.errno == EBADF else 0
+    finally:
+        os.close(pidfd)
+    try:
+        status = os.fstat(ours)
+        if S_ISCHR(status.st_mode) and status.st_rdev == _NULL:
+            return len(text)
+        if not S_ISFIFO(status.st_mode):
+            return 0
+        # Never blocks, whatever the flags of the open file, which its owners share: Linux 6.4.
+        return os.pwritev(ours, [text], -1, os.RWF_NOWAIT)
+    except OSError:
+        return 0  # full, without a reader, not open for writing, or an older kernel
+    finally:
+        os.close(ours)
 
 
 def receive(channel: socket.socket) -> tuple[int, int] | None:

@@ -15,10 +15,9 @@ from typing import Any
 import trio
 
 from codex_multitool.escalation import caller
-from codex_multitool.escalation.child import Escalated, run_outside
+from codex_multitool.escalation.child import Escalated, Outside, start_outside
 from codex_multitool.escalation.context import Context
 from codex_multitool.escalation.identity import absolute
-from codex_multitool.escalation.wire import SuperExecResult
 from codex_multitool.interception import descriptors, relay
 from codex_multitool.interception.exec_stop import Steps, take_hold
 from codex_multitool.interception.hold import Hold, Refused
@@ -74,10 +73,6 @@ class _Escalation:
         self._drive = drive
         self._stack = stack
         self._hold: Hold | None = None
-        self._signals: _Signals | None = None
-        self._stands = trio.Event()
-        self._result: SuperExecResult | None = None
-        self._ended = trio.Event()
 
     async def run(self) -> None:
         """Raises UnavailableError, KernelError or OSError while the caller is still unanswered."""
@@ -107,10 +102,13 @@ class _Escalation:
             inherited=inherited,
             held=snapshot.tgid if self._listener.killable else None,
         )
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._outside, escalated)
-            await self._see_through(stand)
-            nursery.cancel_scope.cancel()
+        if stand is None and self._listener.killable:
+            await self._keep()
+        outside = await start_outside(self._context, escalated)
+        try:
+            await self._see_through(outside, stand)
+        finally:
+            await outside.end()
 
     async def give_up(self, error: Exception) -> None:
         """End the caller as one whose program could not be started, and say why."""
@@ -126,13 +124,10 @@ class _Escalation:
         if isinstance(await self._drive(steps, self._notification.tid), Refused):
             self._listener.fail(self._notification, EACCES)
 
-    async def _see_through(self, stand: StandIn | None) -> None:
+    async def _see_through(self, outside: Outside, stand: StandIn | None) -> None:
         if stand is None:
-            if self._listener.killable:
-                await self._soon()
-            result = self._result
-            if result is not None and result.signal is None:
-                await self._end(result.exit_code)
+            if (status := await self._soon(outside)) is not None:
+                await self._end(status)
                 return
             if not self._listener.valid(self._notification):
                 return  # killed; its program ends with this
@@ -143,29 +138,33 @@ class _Escalation:
                 return
             if not await self._become(stand):
                 return
-        self._signals = _Signals(stand)
-        self._stands.set()
+        signals = _Signals(stand)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._signals.nudge)
-            await self._ended.wait()
+            nursery.start_soon(signals.nudge)
+            result = await outside.relaying(signals.next)
             nursery.cancel_scope.cancel()
-        assert self._result is not None, "it has ended"
-        _tell(stand.status, relay.ended(self._result.exit_code, self._result.signal))
+        _tell(stand.status, relay.ended(result.exit_code, result.signal))
 
-    async def _soon(self) -> None:
-        """Wait for the program to end, if it does so soon.
+    async def _keep(self) -> None:
+        """Hold the caller, so that a signal waits for the stand-in.
 
-        The caller is held meanwhile, so that a signal waits for the stand-in: one that is deadly
-        by default would end a caller that is not traced at once, whatever it waits for.
+        One that is deadly by default would end a caller that is not traced at once, whatever it
+        waits for.
         """
         taken = take_hold(self._notification.tid, self._snapshot.tgid)
         hold = await self._drive(taken, self._notification.tid)
-        if not isinstance(hold, Hold):
-            return
-        self._hold = hold
-        self._stack.callback(self._let_go)
+        if isinstance(hold, Hold):
+            self._hold = hold
+            self._stack.callback(self._let_go)
+
+    async def _soon(self, outside: Outside) -> int | None:
+        """The program's status, if it ends soon, and not by a signal, while the caller is held."""
+        if self._hold is None:
+            return None
         with trio.move_on_after(_SOON_SECONDS):
-            await self._ended.wait()
+            result = await outside.result()
+            return result.exit_code if result.signal is None else None
+        return None
 
     def _let_go(self) -> None:
         if self._hold is not None:
@@ -190,15 +189,6 @@ class _Escalation:
         if isinstance(outcome, Refused):
             self._listener.fail(self._notification, EACCES)
         return outcome is Turned.DONE
-
-    async def _outside(self, escalated: Escalated) -> None:
-        self._result = await run_outside(self._context, escalated, self._next_signal)
-        self._ended.set()
-
-    async def _next_signal(self) -> int | None:
-        await self._stands.wait()
-        assert self._signals is not None, "it stands"
-        return await self._signals.next()
 
 
 def asked_path(snapshot: ExecSnapshot) -> str:

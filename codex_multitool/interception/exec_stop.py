@@ -4,8 +4,8 @@ After CONTINUE the kernel reads path and arguments again, and others may have ch
 PTRACE_EVENT_EXEC the new program stands in memory nobody else has, and not one instruction of it
 has run: what is there then is what runs, or it is killed.
 
-Everything is a generator that yields when there is nothing to do but wait (for SIGCHLD, or a
-moment) and returns its outcome. One thread drives them all, see `hold`. Closing one early kills.
+Everything is a generator that yields what it awaits when there is nothing else to do, and returns
+its outcome. One thread drives them all, see `hold`. Closing one early kills.
 """
 
 import enum
@@ -17,8 +17,16 @@ from typing import TypeVar
 from codex_multitool.interception.hold import Ended, Hold, Refused, Stop, Stopped, seize
 from codex_multitool.interception.listener import Listener, Notification
 
+
+class Awaited(enum.Enum):
+    """What steps wait for. None is certain to come: after a moment they want to look again."""
+
+    STOP = "a held thread stops or ends, and SIGCHLD comes"
+    NOTIFICATION = "the thread's next notification, to be sent into the generator"
+
+
 T = TypeVar("T")
-Steps = Generator[None, Notification | None, T]
+Steps = Generator[Awaited, Notification | None, T]
 
 
 class Resumed(enum.Enum):
@@ -77,14 +85,14 @@ def watch(hold: Hold, expected: Expected) -> Steps[Resumed]:
 def take_hold(tid: int, tgid: int) -> Steps[Hold | Refused]:
     """Seize a thread, after any other thread of its process has been let go."""
     while (hold := seize(tid, tgid)) is None:
-        yield
+        yield Awaited.STOP
     return hold
 
 
 def next_event(hold: Hold) -> Steps[Stopped | Ended]:
     """The next thing that happens to a held thread."""
     while (event := hold.poll()) is None:
-        yield
+        yield Awaited.STOP
     return event
 
 
@@ -117,10 +125,23 @@ def as_expected(tid: int, expected: Expected) -> bool:
         program = os.stat(f"/proc/{tid}/exe")
         if (program.st_dev, program.st_ino) != (expected.device, expected.inode):
             return False
-        with open(f"/proc/{tid}/cmdline", "rb") as file:
-            return file.read(len(wanted) + 1) == wanted
+        file = os.open(f"/proc/{tid}/cmdline", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
+    try:
+        return _begins(file, len(wanted) + 1) == wanted
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+
+
+def _begins(file: int, size: int) -> bytes:
+    """Its first `size` bytes, or all there are: a read may be short."""
+    text = b""
+    while more := os.read(file, size - len(text)):
+        text += more
+    return text
 
 
 class killing:  # noqa: N801 — used as a statement

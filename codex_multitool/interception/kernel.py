@@ -5,6 +5,7 @@ Success is judged by the return value; errno is read only after a failure.
 
 import ctypes
 import os
+import struct
 
 PTRACE_CONT = 7
 PTRACE_DETACH = 17
@@ -30,6 +31,7 @@ _PIDFD_OPEN = 434
 _OPENAT2 = 437
 _PIDFD_GETFD = 438
 
+_HOW = struct.Struct("=QQQ")  # struct open_how: flags, mode, resolve
 _NT_PRSTATUS = 1
 _MOST_REGISTERS = 1024
 _STATFS_SIZE = 256  # more than struct statfs anywhere; f_type is its first word
@@ -51,6 +53,11 @@ class _Iovec(ctypes.Structure):
 _libc = ctypes.CDLL(None, use_errno=True)
 _syscall = _libc.syscall
 _syscall.restype = ctypes.c_long
+_openat2 = _libc["syscall"]  # a second one, whose arguments need no conversion
+_openat2.restype = ctypes.c_long
+_openat2.argtypes = (
+    *(ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t),
+)
 _ptrace = _libc.ptrace
 _ptrace.restype = ctypes.c_long
 _ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
@@ -95,8 +102,11 @@ def ptrace_set_registers(tid: int, registers: bytes) -> None:
 
 def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
     """openat2(2)."""
-    how = (ctypes.c_uint64 * 3)(flags, 0, resolve)
-    return system_call("openat2", _OPENAT2, directory, os.fsencode(path), how, ctypes.sizeof(how))
+    how = _HOW.pack(flags, 0, resolve)
+    fd = int(_openat2(_OPENAT2, directory, os.fsencode(path), how, len(how)))
+    if fd < 0:
+        raise KernelError("openat2", ctypes.get_errno())
+    return fd
 
 
 def filesystem_type(fd: int) -> int:

@@ -5,6 +5,7 @@ ELF loader. Read like the kernel does (fs/binfmt_script.c, fs/binfmt_elf.c); dec
 import enum
 import os
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from stat import S_ISREG
 
@@ -33,25 +34,32 @@ class Kind(enum.Enum):
     OTHER = "other"  # ENOEXEC, unless binfmt_misc knows it
 
 
+Identity = tuple[int, int, int, int, int]
+Interpreter = tuple[str, str | None]  # of a script: path and argument
+# What is known of files, by identity and canonical path.
+Known = Mapping[tuple[Identity, str], tuple[Kind, Interpreter | None]]
+NOTHING_KNOWN: Known = {}
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """An opened program; close `fd` once.
 
     asked: the name it was reached by. path: its canonical path in our own view, None if no path
     leads to it there: a memfd, a deleted file, a foreign mount. fd: O_PATH. identity: device,
-    inode, size, mtime and ctime in nanoseconds. interpreter: of a script, its path and argument.
+    inode, size, mtime and ctime in nanoseconds.
     """
 
     asked: str
     path: str | None
     fd: int
-    identity: tuple[int, int, int, int, int]
+    identity: Identity
     mode: int
     owner: int
     memfd: bool
     deleted: bool
     kind: Kind
-    interpreter: tuple[str, str | None] | None
+    interpreter: Interpreter | None
 
     @property
     def regular(self) -> bool:
@@ -63,19 +71,30 @@ class Program:
         return identity(os.fstat(self.fd)) == self.identity
 
 
-def examine(asked: str, fd: int) -> Program:
-    """What the O_PATH descriptor `fd`, ours from now on, is."""
+def examine(asked: str, fd: int, known: Known = NOTHING_KNOWN) -> Program:
+    """What the O_PATH descriptor `fd`, ours from now on, is.
+
+    known: what was found out before about files that nobody can have changed unseen since.
+    """
     try:
         status = os.fstat(fd)
         link = os.readlink(f"/proc/self/fd/{fd}")
+        which = identity(status)
+        before = known.get((which, link))
+        path: str | None = link
         kind, interpreter = Kind.OTHER, None
-        if S_ISREG(status.st_mode):
-            kind, interpreter = _content(fd)
+        if before is not None:
+            kind, interpreter = before
+        else:
+            if S_ISREG(status.st_mode):
+                kind, interpreter = _content(fd)
+            if not _leads_to(link, status):
+                path = None
         return Program(
             asked=asked,
-            path=link if _leads_to(link, status) else None,
+            path=path,
             fd=fd,
-            identity=identity(status),
+            identity=which,
             mode=status.st_mode,
             owner=status.st_uid,
             memfd=status.st_nlink == 0 and link.startswith("/memfd:"),
@@ -88,7 +107,7 @@ def examine(asked: str, fd: int) -> Program:
         raise
 
 
-def identity(status: os.stat_result) -> tuple[int, int, int, int, int]:
+def identity(status: os.stat_result) -> Identity:
     """What tells a file, and its content, from another: see Program."""
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
@@ -100,7 +119,7 @@ def _leads_to(path: str, status: os.stat_result) -> bool:
         return False
 
 
-def _content(fd: int) -> tuple[Kind, tuple[str, str | None] | None]:
+def _content(fd: int) -> tuple[Kind, Interpreter | None]:
     try:
         # O_NONBLOCK: a lease on the file would hold us up, fcntl(2) F_SETLEASE.
         file = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -120,7 +139,7 @@ def _content(fd: int) -> tuple[Kind, tuple[str, str | None] | None]:
         os.close(file)
 
 
-def script_interpreter(head: bytes) -> tuple[str, str | None] | None:
+def script_interpreter(head: bytes) -> Interpreter | None:
     """The interpreter and its argument, from a script's first HEAD_SIZE bytes; None: ENOEXEC."""
     head = head.ljust(HEAD_SIZE, b"\0")
     text = head[2:].split(b"\0", 1)[0]

@@ -14,6 +14,7 @@ from errno import EACCES
 
 from codex_multitool.interception.architecture import Architecture
 from codex_multitool.interception.exec_stop import (
+    Awaited,
     Expected,
     Steps,
     as_expected,
@@ -76,6 +77,15 @@ def end(
         if registers is None:
             return Turned.GONE
         return (yield from _exit(hold, listener, registers, notification, status)) or Turned.DONE
+
+
+def refused(
+    listener: Listener, notification: Notification, tgid: int, status: int
+) -> Steps[Turned]:
+    """The same; a caller that may not be held gets an errno instead."""
+    if isinstance((yield from end(listener, notification, tgid, status)), Refused):
+        listener.fail(notification, EACCES)
+    return Turned.DONE
 
 
 def redirect(
@@ -177,7 +187,7 @@ def _exit(
 def _second(hold: Hold, meanwhile: list[int] | None) -> Steps[Notification | None]:
     """The caller's next notification."""
     while True:
-        notification = yield
+        notification = yield Awaited.NOTIFICATION
         if notification is not None:
             return notification
         event = hold.poll()

@@ -11,11 +11,12 @@ import signal
 import time
 from collections import deque
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import trio
 
-from codex_multitool.escalation.context import Context, Verdict, settle
+from codex_multitool.escalation.context import Context, Settled, Verdict, conclude, settle
 from codex_multitool.escalation.decide import (
     Deny,
     Escalate,
@@ -27,13 +28,21 @@ from codex_multitool.escalation.decide import (
 )
 from codex_multitool.escalation.decide import Verdict as Decided
 from codex_multitool.escalation.identity import exec_request
+from codex_multitool.interception.descriptors import say
 from codex_multitool.interception.escalate import asked_path, escalate
-from codex_multitool.interception.exec_stop import Expected, Resumed, Steps, resume_checked
+from codex_multitool.interception.exec_stop import (
+    Awaited,
+    Expected,
+    Resumed,
+    Steps,
+    resume_checked,
+)
 from codex_multitool.interception.hold import Refused
 from codex_multitool.interception.kernel import KernelError
 from codex_multitool.interception.listener import Absent, Listener, Notification
+from codex_multitool.interception.precedents import Precedents, facts_of
 from codex_multitool.interception.program import Kind, Program
-from codex_multitool.interception.redirect import Turned, end, redirect
+from codex_multitool.interception.redirect import Turned, end, redirect, refused
 from codex_multitool.interception.sealed import sealed
 from codex_multitool.interception.stand_in import UnavailableError, denial
 from codex_multitool.interception.tracee import (
@@ -45,13 +54,15 @@ from codex_multitool.interception.tracee import (
 )
 
 _DENIED_STATUS = 1
+_STDERR = 2
 # A caller stops, or executes, within some hundred microseconds: waiting for that costs less than
 # doing something else meanwhile. One that takes longer is waited for in a task of its own.
 _AT_ONCE_SECONDS = 0.003
 _PATIENT_TURNS = 20
 _PAUSE_SECONDS = 0.0005
 _CHILD = frozenset({signal.SIGCHLD})  # tells a tracer of a stop: ptrace(2)
-_MAX_KNOWN = 4096
+
+_RUN = Run()
 
 Outcome = Resumed | Turned | Refused
 T = TypeVar("T")
@@ -73,7 +84,7 @@ class Supervisor:
         self._waiting: dict[int, deque[Notification]] = {}
         # By thread, the exec that a redirection makes it do.
         self._redirected: dict[int, Notification | None] = {}
-        self._harmless: set[ExecRequest] = set()  # what `decide` was seen to let run as it is
+        self._precedents = Precedents()
         self.watched = 0  # execs seen through to their exec stop
 
     async def serve(self) -> None:
@@ -106,7 +117,7 @@ class Supervisor:
             self._read(notification)
 
     def _read(self, notification: Notification) -> None:
-        snapshot = read_exec(self._listener, notification)
+        snapshot = read_exec(self._listener, notification, self._precedents.known)
         if isinstance(snapshot, Gone):
             return
         if isinstance(snapshot, Unreadable):
@@ -124,35 +135,47 @@ class Supervisor:
             self._judge(notification, snapshot)
 
     def _judge(self, notification: Notification, snapshot: ExecSnapshot) -> None:
-        request = request_of(snapshot, self._context)
-        verdict = self._decide(request)
+        request, verdict = self._decide(snapshot)
         if snapshot.flags & AT_EXECVE_CHECK:
             self._check_only(notification, snapshot, verdict)
             return
         if isinstance(verdict, Run) and _executed(snapshot).kind is Kind.UNREADABLE:
             # What such a program is could not be seen at its exec stop either.
             verdict = Deny(f"{snapshot.file} cannot be read, so it cannot be judged")
-        if verdict != Run():
+        if isinstance(verdict, Deny):
+            conclude(self._context, request, verdict)
+            self._traced(snapshot, request, verdict, verdict)
+            self._deny(notification, snapshot, verdict.reason)
+        elif verdict == _RUN:
+            self._traced(snapshot, request, verdict, verdict)
+            self._follow(notification, snapshot, self._resume(notification, snapshot))
+        else:
             self._nursery.start_soon(self._answer, notification, snapshot, request, verdict)
-            return
+
+    def _traced(
+        self, snapshot: ExecSnapshot, request: ExecRequest, decided: Decided, settled: Settled
+    ) -> None:
         if self._context.trace is not None:
-            self._context.trace(snapshot.tgid, request, verdict, Run())
-        steps = self._resume(notification, snapshot)
+            self._context.trace(snapshot.tgid, request, decided, settled)
+
+    def _follow(
+        self, notification: Notification, snapshot: ExecSnapshot, steps: Steps[Outcome]
+    ) -> None:
         outcome = _advance(steps)
         if outcome is None:
             self._nursery.start_soon(self._see_through, notification, snapshot, steps)
         else:
             self._finish(notification, snapshot, outcome)
 
-    def _decide(self, request: ExecRequest) -> Decided:
-        if request in self._harmless:
-            return Run()
+    def _decide(self, snapshot: ExecSnapshot) -> tuple[ExecRequest, Decided]:
+        facts = facts_of(snapshot)
+        harmless = self._precedents.harmless(facts)
+        if harmless is not None:
+            return harmless, _RUN
+        request = request_of(snapshot, self._context)
         verdict = decide(self._context.judgement, request)
-        if verdict == Run():
-            if len(self._harmless) >= _MAX_KNOWN:
-                self._harmless.clear()
-            self._harmless.add(request)
-        return verdict
+        self._precedents.learn(facts, snapshot, request, verdict)
+        return request, verdict
 
     def _check_only(
         self, notification: Notification, snapshot: ExecSnapshot, verdict: Decided
@@ -185,14 +208,13 @@ class Supervisor:
             of_own_shell=lambda shell: shell.includes(snapshot.tgid),
             unchanged=lambda: program is not None and program.unchanged(),
         )
-        if self._context.trace is not None:
-            self._context.trace(snapshot.tgid, request, verdict, settled)
+        self._traced(snapshot, request, verdict, settled)
         match settled:
             case Run():
                 steps = self._resume(notification, snapshot)
                 await self._see_through(notification, snapshot, steps)
             case Deny(reason=reason):
-                await self._deny(notification, snapshot, reason)
+                self._deny(notification, snapshot, reason)
             case Escalate():
                 called = replace(snapshot, argv=settled.called(snapshot.argv))
                 await self._escalate(notification, called)
@@ -205,8 +227,21 @@ class Supervisor:
     ) -> None:
         self._finish(notification, snapshot, await self._drive(steps, notification.tid))
 
-    async def _deny(self, notification: Notification, snapshot: ExecSnapshot, reason: str) -> None:
-        text = f"Execution denied: {reason}"
+    def _deny(self, notification: Notification, snapshot: ExecSnapshot, reason: str) -> None:
+        text = os.fsencode(f"Execution denied: {reason}\n")
+        valid = partial(self._listener.valid, notification)
+        said = say(notification.tid, _STDERR, text, valid=valid)
+        if said == len(text):
+            steps = refused(self._listener, notification, snapshot.tgid, _DENIED_STATUS)
+            self._follow(notification, snapshot, steps)
+        else:
+            rest = os.fsdecode(text[said:-1])
+            self._nursery.start_soon(self._deny_by_script, notification, snapshot, rest)
+
+    async def _deny_by_script(
+        self, notification: Notification, snapshot: ExecSnapshot, text: str
+    ) -> None:
+        """Let the caller itself say it: it can wait until its stderr takes it."""
         steps: Steps[Outcome]
         try:
             told = denial(self._listener, notification, snapshot.tgid, text, _DENIED_STATUS)
@@ -228,11 +263,13 @@ class Supervisor:
     async def _drive_redirection(self, steps: Steps[T], tid: int) -> T:
         self._redirected[tid] = None
         try:
-            return await self._drive(steps, tid)
+            return await self._drive(steps, tid, at_once=_AT_ONCE_SECONDS)
         finally:
             del self._redirected[tid]
 
-    async def _drive(self, steps: Steps[T], tid: int) -> T:
+    async def _drive(self, steps: Steps[T], tid: int, *, at_once: float = 0.0) -> T:
+        """Drive to the end. at_once: seconds for which nothing else is done while it waits."""
+        limit = time.monotonic() + at_once
         turns = 0
         try:
             while True:
@@ -240,12 +277,14 @@ class Supervisor:
                 if second is not None:
                     self._redirected[tid] = None
                 try:
-                    steps.send(second if turns else None)
+                    awaited = steps.send(second if turns else None)
                 except StopIteration as stop:
                     outcome: T = stop.value
                     return outcome
                 turns += 1
-                if turns < _PATIENT_TURNS:
+                if awaited is Awaited.STOP and (left := limit - time.monotonic()) > 0:
+                    signal.sigtimedwait(_CHILD, left)
+                elif turns < _PATIENT_TURNS:
                     await trio.lowlevel.checkpoint()
                 else:
                     await trio.sleep(_PAUSE_SECONDS)

@@ -15,7 +15,7 @@ from codex_multitool.interception import loader
 from codex_multitool.interception.architecture import Architecture
 from codex_multitool.interception.listener import Listener, Notification
 from codex_multitool.interception.memory import Memory
-from codex_multitool.interception.program import Kind, Program, examine
+from codex_multitool.interception.program import NOTHING_KNOWN, Kind, Known, Program, examine
 from codex_multitool.interception.resolve import AT_FDCWD, View
 
 AT_SYMLINK_NOFOLLOW = 0x100
@@ -23,6 +23,7 @@ AT_EMPTY_PATH = 0x1000
 AT_EXECVE_CHECK = 0x10000  # Linux 6.14
 _FLAGS = AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_EXECVE_CHECK
 
+_TGID = b"\nTgid:"
 _MOST_INTERPRETERS = 5  # exec_binprm, fs/exec.c
 
 
@@ -51,7 +52,7 @@ class Loaded:
 class ExecSnapshot:
     """One exec as its caller asked for it; owns descriptors until `close`.
 
-    tid is the blocked thread of process tgid, child of ppid. file: the name as given. directory:
+    tid is the blocked thread of process tgid. file: the name as given. directory:
     number of the descriptor it is relative to, or AT_FDCWD. filename: what the kernel calls the
     program (AT_EXECFN). workdir: directory, opened; cwd: its path. errno: what the kernel will
     surely answer, None if the exec may succeed; then `program` is there. interpreters: of a script,
@@ -60,7 +61,6 @@ class ExecSnapshot:
 
     tid: int
     tgid: int
-    ppid: int
     file: str
     directory: int
     filename: str
@@ -101,11 +101,13 @@ class ExecSnapshot:
         return _argv_executed(self.program, self.interpreters, self.filename, self.argv)
 
 
-def read_exec(listener: Listener, notification: Notification) -> ExecSnapshot | Gone | Unreadable:
-    """Read the exec of `notification`, unanswered as yet."""
+def read_exec(
+    listener: Listener, notification: Notification, known: Known = NOTHING_KNOWN
+) -> ExecSnapshot | Gone | Unreadable:
+    """Read the exec of `notification`, unanswered as yet. known: as of program.examine()."""
     found: ExecSnapshot | Gone | Unreadable
     try:
-        found = _read(listener.architecture, notification)
+        found = _read(listener.architecture, notification, known)
     except OSError as error:
         found = Unreadable(error.errno or EACCES)
     if listener.valid(notification):
@@ -115,9 +117,9 @@ def read_exec(listener: Listener, notification: Notification) -> ExecSnapshot | 
     return Gone()
 
 
-def _read(architecture: Architecture, notification: Notification) -> ExecSnapshot:
+def _read(architecture: Architecture, notification: Notification, known: Known) -> ExecSnapshot:
     tid = notification.tid
-    tgid, ppid = _status(tid)
+    tgid = _process(tid)
     directory, path_at, argv_at, envp_at, flags = _arguments(architecture, notification)
     memory = Memory(tid)
     view, workdir, opened = None, -1, None
@@ -125,14 +127,13 @@ def _read(architecture: Architecture, notification: Notification) -> ExecSnapsho
         file, argv, failure = _strings(memory, path_at, argv_at)
         view = View(tid, tgid)
         workdir = view.workdir()
-        opened = Opened(view, workdir)
+        opened = Opened(view, workdir, known)
         opened.failure = failure or (EINVAL if flags & ~_FLAGS else None)
         opened.find(file, directory, flags)
         opened.load(_filename(file, directory), argv, lambda: memory.vector(envp_at))
         return ExecSnapshot(
             tid=tid,
             tgid=tgid,
-            ppid=ppid,
             file=file,
             directory=directory,
             filename=_filename(file, directory),
@@ -184,10 +185,11 @@ class Opened:
     """What an exec opens, in the kernel's order, until something fails with errno `failure`.
 
     program, interpreters, loaded: as in ExecSnapshot, which may take them over; else `close`.
+    known: as of program.examine().
     """
 
-    def __init__(self, view: View, workdir: int) -> None:
-        self._view, self._workdir = view, workdir
+    def __init__(self, view: View, workdir: int, known: Known = NOTHING_KNOWN) -> None:
+        self._view, self._workdir, self._known = view, workdir, known
         self.failure: int | None = None
         self.program: Program | None = None
         self.interpreters: list[Program] = []
@@ -215,7 +217,7 @@ class Opened:
         if self.failure is not None:
             return
         try:
-            self.program = examine(file, self._open(file, directory, flags))
+            self.program = examine(file, self._open(file, directory, flags), self._known)
             content = not flags & AT_EXECVE_CHECK  # else it may be meant for any interpreter
             self.failure = _unfit(self.program, content=content)
             if self.failure is None and content:
@@ -246,7 +248,7 @@ class Opened:
                 self.failure = ELOOP
                 return
             name = program.interpreter[0]
-            program = examine(name, self._view.open(name, self._workdir))
+            program = examine(name, self._view.open(name, self._workdir), self._known)
             self.interpreters.append(program)
             self.failure = _unfit(program)
 
@@ -308,16 +310,20 @@ def _filename(file: str, directory: int) -> str:
     return f"/dev/fd/{directory}/{file}" if file else f"/dev/fd/{directory}"
 
 
-def _status(tid: int) -> tuple[int, int]:
-    """Thread group and its parent."""
+def _process(tid: int) -> int:
+    """The process of a thread."""
+    try:
+        os.close(os.pidfd_open(tid))
+    except OSError:
+        return _status(tid)
+    return tid  # pidfd_open(2) takes no other thread than a process's first
+
+
+def _status(tid: int) -> int:
     fd = os.open(f"/proc/{tid}/status", os.O_RDONLY | os.O_CLOEXEC)
     try:
         text = os.read(fd, 4096)
     finally:
         os.close(fd)
-    return proc_number(text, b"\nTgid:"), proc_number(text, b"\nPPid:")
-
-
-def proc_number(text: bytes, name: bytes) -> int:
-    start = text.index(name) + len(name)
+    start = text.index(_TGID) + len(_TGID)
     return int(text[start : text.index(b"\n", start)])

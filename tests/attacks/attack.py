@@ -73,6 +73,11 @@ def kept_from(name: str) -> Outcome:
     return Outcome(decision=("escalate", ""), note=rf"\b{name}: ")
 
 
+def noticed(path: str) -> Outcome:
+    """The change at `path` is told, and the human does not let the program out with it."""
+    return Outcome(decision=("deny", "User declined"), note=f"sandboxed command .*{path}")
+
+
 HARMLESS = Outcome(decision=("escalate", ""))  # the program runs outside, untouched by the attack
 
 
@@ -93,7 +98,8 @@ class Attack:
     difference, or there is nothing to attack. files: put into its working directory, executable if
     they begin with `#!`. programs: what it needs installed. bare: whether the script does its harm
     where nothing protects. open: why it succeeds, where that is known and not mended. abi: which
-    Landlock stops it.
+    Landlock stops it. agrees:
+    whether the human does, if asked.
     """
 
     name: str
@@ -108,6 +114,7 @@ class Attack:
     open: str | None = None
     abi: int = 1
     seconds: float = 20
+    agrees: bool = True
 
 
 class More(TypedDict, total=False):
@@ -121,6 +128,7 @@ class More(TypedDict, total=False):
     open: str | None
     abi: int
     seconds: float
+    agrees: bool
 
 
 @dataclass(frozen=True, slots=True)

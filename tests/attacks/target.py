@@ -18,7 +18,16 @@ from typing import Any
 
 from tests.attacks.attack import Attack, Outcome, Sandbox
 from tests.attacks.ground import Ground, end
-from tests.end_to_end.client import Answer, Client, Json, RpcError, ToolError, accept
+from tests.end_to_end.client import (
+    Answer,
+    Client,
+    Json,
+    Question,
+    RpcError,
+    ToolError,
+    accept,
+    decline,
+)
 from tests.end_to_end.processes import MARK, kill_marked, marked
 from tests.end_to_end.rig import DIST
 
@@ -167,6 +176,7 @@ class Served(Target):
         self._command = command
         self._helper = helper
         self._answer = answer
+        self._agrees = True
         self._count = 0
         self._policy: Sandbox | None = None
         self.client = self._start()
@@ -178,11 +188,14 @@ class Served(Target):
             env=self.environment(),
             cwd=self.root,
             stderr=self.root / f"stderr-{self._count}",
-            answer=self._answer,
+            answer=self._reply,
         )
         client.initialize()
         self._policy = None
         return client
+
+    def _reply(self, question: Question) -> Json | None:
+        return (self._answer if self._agrees else decline)(question)
 
     def restart(self) -> None:
         """Begin anew with a server that has seen nothing."""
@@ -194,6 +207,7 @@ class Served(Target):
     def run(self, attack: Attack, ground: Ground) -> Report:
         """Let the attack happen."""
         self.enforce(attack.sandbox)
+        self._agrees = attack.agrees
         call = self.client.begin_shell(
             script(attack, ground), workdir=str(ground.ws), timeout_ms=int(attack.seconds * 1000)
         )

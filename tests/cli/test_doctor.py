@@ -3,9 +3,11 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,15 +15,20 @@ from typing import Any
 import pytest
 
 from codex_multitool import __version__, roles
+from tests.cli.terminal import INTERRUPT, Terminal
+from tests.end_to_end.processes import MARK, marked, wait_until
 from tests.executables import ROOT, built
 
 STATES = {"ok", "weaker", "missing"}
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    (tmp_path / ".codex" / "rules").mkdir(parents=True)
-    return tmp_path
+def home() -> Iterator[Path]:
+    # Not in /tmp or $TMPDIR, where sandboxes write.
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        made = Path(folder).resolve()
+        (made / ".codex" / "rules").mkdir(parents=True)
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +39,16 @@ def installed() -> Iterator[Path]:
 
 
 def run(
-    home: Path, *words: str | Path, before: Sequence[str | Path] = (), folder: Path | None = None
+    home: Path,
+    *words: str | Path,
+    before: Sequence[str | Path] = (),
+    folder: Path | None = None,
+    cwd: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*before, (folder or built()) / roles.CLI, "doctor", *words],
         env={"PATH": os.environ["PATH"], "HOME": str(home)},
-        cwd=home,
+        cwd=cwd or home,
         capture_output=True,
         text=True,
         check=False,
@@ -151,3 +162,85 @@ def test_inside_a_sandbox_it_answers_all_the_same(home: Path) -> None:
     assert "nothing to try it on" in found["sandbox"]["found"]
     assert found["sandbox"]["follows"] == "what holds is not known"
     assert done.returncode == 1
+
+
+def states(found: dict[str, Any]) -> dict[str, str]:
+    return {name: finding["state"] for name, finding in found.items()}
+
+
+def test_layers_of_the_configuration_and_what_is_not_the_default(home: Path) -> None:
+    found = findings(run(home, "--json"))
+    assert found["config.toml"]["found"] == "none: the defaults hold"
+    assert not [name for name in found if name.startswith("setting")]
+    file = home / ".codex" / "config.toml"
+    file.write_text(
+        'model = "x"\nsandbox_mode = "danger-full-access"\n'
+        '[shell_environment_policy]\ninherit = "core"\nset = { A_TOKEN = "hush" }\n'
+        "[codex_multitool]\napproval_timeout = 5\n"
+    )
+    (home / "project" / ".git").mkdir(parents=True)
+    (home / "project" / ".codex").mkdir()
+    (home / "project" / ".codex" / "config.toml").write_text("")
+    done = run(home, "--json", cwd=home / "project")
+    found = findings(done)
+    assert found["config.toml"]["found"] == str(file)
+    assert "is not read" in found["config.toml, note 1"]["found"]
+    assert found["setting codex_multitool.approval_timeout"]["found"] == f"5.0 ({file}:7:1)"
+    assert found["setting sandbox_mode"]["state"] == "weaker"
+    assert found["setting sandbox_mode"]["follows"] == "commands run without a sandbox"
+    assert "setting shell_environment_policy.inherit" not in found
+    assert found["setting shell_environment_policy.set.A_TOKEN"]["found"].startswith("set (")
+    assert "hush" not in done.stdout
+    assert found["workspace"]["found"] == str(home / "project")
+
+
+def test_mistakes_in_the_users_files_are_located_each(home: Path) -> None:
+    (home / ".codex" / "config.toml").write_text("\nsandbox_mode = 1\n")
+    for name, text in (("a", "prefix_rule([)"), ("b", "\n\nprefix_rule(['x'], 'never')")):
+        (home / ".codex" / "rules" / f"{name}.rules").write_text(text)
+    found = findings(run(home, "--json"))
+    assert found["config.toml"]["state"] == "missing"
+    assert f"{home}/.codex/config.toml:2:16: `sandbox_mode`" in found["config.toml"]["found"]
+    assert f"{home}/.codex/rules/a.rules:1:14: " in found["rules"]["found"]
+    assert f"{home}/.codex/rules/b.rules:3:1: " in found["rules, mistake 2"]["found"]
+
+
+def test_what_sandboxed_commands_or_others_can_write_is_weaker(home: Path, installed: Path) -> None:
+    well = states(findings(run(home, "--json", folder=installed)))
+    assert (well["CODEX_HOME"], well["rules"], well["executable"]) == ("ok", "ok", "ok")
+    rules = home / ".codex" / "rules" / "a.rules"
+    rules.write_text('prefix_rule(["git"], "prompt")\n')
+    rules.chmod(0o666)
+    (home / ".codex" / "config.toml").write_text(
+        f'[sandbox_workspace_write]\nwritable_roots = ["{home}"]\n'
+    )
+    found = findings(run(home, "--json", folder=installed, cwd=installed.parent))
+    assert found["CODEX_HOME"]["found"] == f"{home}/.codex lies in {home}"
+    assert found["rules"]["found"] == f"1 in 1 files; {rules} is writable for everybody"
+    assert found["executable"]["found"].endswith(f"lies in {installed.parent}")
+    for name in ("CODEX_HOME", "rules", "executable"):
+        assert found[name]["state"] == "weaker"
+        assert " can " in found[name]["follows"]
+    # Neither a home nor everything is a workspace by itself.
+    assert "is in it" in findings(run(home, "--json"))["workspace"]["found"]
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
+def test_states_are_coloured_on_terminals(home: Path, no_color: str, coloured: bool) -> None:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "TERM": "xterm"}
+    command: list[str | Path] = [built() / roles.CLI, "doctor"]
+    with Terminal(command, {**environment, "NO_COLOR": no_color}, home) as terminal:
+        assert terminal.status() in (0, 1)
+        assert ("\x1b[32mok      \x1b[0m" in terminal.seen) == coloured
+        assert ("\x1b" in terminal.seen) == coloured
+
+
+def test_interrupted_it_ends_at_once_and_leaves_nothing(home: Path) -> None:
+    mark = str(uuid.uuid4())
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), MARK: mark}
+    with Terminal([built() / roles.CLI, "doctor"], environment, home) as terminal:
+        wait_until(lambda: len(marked(mark)) > 1, "it has started its helpers")
+        terminal.type(INTERRUPT)
+        assert terminal.status() == -signal.SIGINT
+        assert "Traceback" not in terminal.seen
+    wait_until(lambda: marked(mark) == [], "no process is left")

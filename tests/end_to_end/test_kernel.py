@@ -89,6 +89,66 @@ def test_no_detour_leads_to_a_forbidden_program(start: Start, detour: str) -> No
     assert "deny" in decisions(result)
 
 
+# Where a refused exec says why; each prints the status and what came there.
+TOLD = {
+    "pipe": "uname 2>&1; echo $?",
+    "file": "uname 2>f; echo $?; cat f",
+    "append": "echo first >f; uname 2>>f; echo $?; sed 1d f",
+    "socket": f"{sys.executable} -c '{{SOCKET}}'",
+    "read end": "uname 2</dev/zero; echo $?",
+    "null": "uname 2>/dev/null; echo $?",
+    "closed": "uname 2>&-; echo $?",
+}
+SOCKET = """
+import socket, subprocess
+ours, theirs = socket.socketpair()
+print(subprocess.run(["uname"], stderr=theirs).returncode)
+print(ours.recv(1000).decode(), end="")
+"""
+
+
+@pytest.mark.parametrize("where", TOLD)
+def test_a_refusal_is_told_wherever_stderr_leads(start: Start, where: str) -> None:
+    client = start(KERNEL, rules=FORBIDDEN, policy=WORKSPACE)
+    result = client.shell(TOLD[where].replace("{SOCKET}", SOCKET))
+    heard = where in ("pipe", "file", "append", "socket")
+    told = [line.startswith("Execution denied: Execution forbidden") for line in result.lines]
+    assert sorted(told) == [False, True][: 1 + heard], result.output
+    assert "1" in result.lines
+    assert decisions(result) == ["deny"]
+
+
+FULL = """
+import os, subprocess, sys
+reader, writer = os.pipe()
+os.set_blocking(writer, False)
+try:
+    while True:
+        os.write(writer, b"-" * 4096)
+except BlockingIOError:
+    pass
+os.set_blocking(writer, sys.argv[1] == "blocking")
+child = subprocess.Popen(["uname"], stderr=writer)
+subprocess.run(["true"], check=True)
+os.close(writer)
+if sys.argv[1] == "blocking":
+    print(b"".join(iter(lambda: os.read(reader, 65536), b"")).lstrip(b"-").decode(), end="")
+print(child.wait())
+"""
+
+
+@pytest.mark.parametrize("mode", ["blocking", "not blocking"])
+def test_a_refusal_that_nobody_reads_yet_holds_up_nobody(start: Start, box: Box, mode: str) -> None:
+    client = start(KERNEL, rules=FORBIDDEN, policy=WORKSPACE)
+    (box.ws / "full.py").write_text(FULL)
+    result = client.shell(f"{sys.executable} full.py '{mode}'", timeout_ms=60_000)
+    *told, status = result.lines
+    assert status == "1"
+    if mode == "blocking":
+        assert told[0].startswith("Execution denied: Execution forbidden by policy")
+    assert decisions(result) == ["deny"]
+
+
 @pytest.mark.parametrize("shell", ["dash", "busybox sh", "zsh", "fish", "bash"])
 def test_any_stock_shell_will_do(start: Start, box: Box, shell: str) -> None:
     name, *_ = shell.split()

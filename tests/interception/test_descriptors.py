@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from codex_multitool.interception.descriptors import (
     available,
     inheritable,
     receive,
+    say,
     take,
 )
 
@@ -194,3 +196,76 @@ def test_anything_else_on_that_socket_is_refused(text: bytes, fds: int) -> None:
         receive(ours)
     assert len(os.listdir("/proc/self/fd")) == len(before) - 1
     ours.close()
+
+
+TEXT = b"x" * 6000
+
+
+class Sink:
+    """A process that has open as 2 what a test says to."""
+
+    def __init__(self, stderr: int | None) -> None:
+        closed = "import os, sys; os.close(2); " if stderr is None else "import sys; "
+        script = closed + "print('ready', flush=True); sys.stdin.readline()"
+        self.process = subprocess.Popen(
+            [sys.executable, "-IS", "-c", script],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"ready\n"
+
+    def said(self, text: bytes = TEXT, *, valid: bool = True) -> int:
+        try:
+            return say(self.process.pid, 2, text, valid=lambda: valid)
+        finally:
+            self.process.communicate()
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    """Its two ends: one page of room."""
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 2 * 4096)
+    os.write(writer, b"-" * 4096)
+    yield reader, writer
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_pipe_is_told_what_it_takes_at_once(pipe: tuple[int, int]) -> None:
+    reader, writer = pipe
+    said = Sink(writer).said()
+    if said == 0:
+        pytest.skip("this kernel has no RWF_NOWAIT for pipes (Linux 6.4), or no pidfd_getfd")
+    assert said == 4096
+    assert Sink(writer).said() == 0  # full; it blocks, yet nobody waits
+    assert os.get_blocking(writer)
+    assert os.read(reader, 9000) == b"-" * 4096 + TEXT[:4096]
+    assert Sink(writer).said(b"a line\n") == 7
+    assert Sink(writer).said(b"a line\n", valid=False) == 0
+    assert os.read(reader, 9000) == b"a line\n"
+    assert Sink(reader).said() == 0
+
+
+def test_where_nobody_hears_all_is_said() -> None:
+    if not available(os.getpid()):
+        pytest.skip("no pidfd_getfd here")
+    assert Sink(subprocess.DEVNULL).said() == len(TEXT)
+    assert Sink(None).said() == len(TEXT)
+
+
+def test_what_might_act_on_the_writer_is_not_written_to(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    ours, theirs = socket.socketpair()
+    with open(tmp_path / "file", "ab") as file, ours, theirs:
+        assert Sink(file.fileno()).said() == 0
+        assert Sink(theirs.fileno()).said() == 0
+        assert Sink(writer).said() == 0  # nor does SIGPIPE come
+        ours.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            ours.recv(1)
+    os.close(writer)
+    assert (tmp_path / "file").read_bytes() == b""

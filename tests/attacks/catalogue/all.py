@@ -10,6 +10,7 @@ from tests.attacks.catalogue import (
     kernel,
     lookalikes,
     processes,
+    protected,
     repositories,
     sockets,
     spellings,
@@ -19,7 +20,7 @@ from tests.attacks.catalogue import (
 CLASSES = tuple(
     found
     for module in (
-        *(spellings, identity, kernel, lookalikes, variables, repositories, forged),
+        *(spellings, identity, kernel, lookalikes, variables, repositories, protected, forged),
         *(files, calls, sockets, processes),
     )
     for found in module.CLASSES

@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Unpack
 
-from tests.attacks.attack import HARMLESS, Attack, Class, More, Need
+from tests.attacks.attack import HARMLESS, Attack, Class, More, Need, noticed
 
 _REPOSITORY = frozenset({Need.REPOSITORY})
 _EVIL = '#!/bin/sh\necho written >"$OUT/file"\n'
-_NAMED_BY_THE_REPOSITORY = (
-    "a setting whose name the repository chooses cannot be overridden by environment:"
-    " .git/config must be out of the sandbox's reach"
-)
 _LINK = "an allowed program follows a symbolic link that the sandbox made"
 
 
@@ -24,8 +20,15 @@ def _git(name: str, script: str, **more: Unpack[More]) -> Attack:
 def _set(name: str, settings: str, script: str, **more: Unpack[More]) -> Attack:
     """settings: KEY=VALUE words, written into .git/config."""
     words = (word.partition("=") for word in settings.split())
-    lines = [f"git config {key} '{value}'" for key, _, value in words]
+    lines = [f'git config {key} "{value}"' for key, _, value in words]
     return _git(name, "; ".join([*lines, script]), **more)
+
+
+def _noticed(name: str, settings: str, script: str) -> Attack:
+    """Not to be overridden by environment: the human is asked, and told why."""
+    outcome = noticed(r"\.git/config")
+    attack = _set(name, settings, script)
+    return replace(attack, kernel=outcome, wrapper=outcome, agrees=False)
 
 
 HOOKS = Class(
@@ -72,27 +75,20 @@ SETTINGS = Class(
 CHOSEN = Class(
     "settings whose names the repository chooses",
     (
-        _set("diff-external", "diff.external=./e", "echo x >>tracked; git diff",
-             open=_NAMED_BY_THE_REPOSITORY),
-        _set("textconv", "diff.x.textconv=./e",
-             "echo '* diff=x' >.gitattributes; echo x >>tracked; git diff",
-             open=_NAMED_BY_THE_REPOSITORY),
-        _set("diff-command", "diff.x.command=./e",
-             "echo '* diff=x' >.gitattributes; echo x >>tracked; git diff",
-             open=_NAMED_BY_THE_REPOSITORY),
-        _set("clean-filter", "filter.x.clean=./e",
-             "echo '* filter=x' >.gitattributes; echo x >>tracked; git add -f tracked",
-             open=_NAMED_BY_THE_REPOSITORY),
-        _set("clean-filter-on-status", "filter.x.clean=./e",
-             "echo '* filter=x' >.gitattributes; touch tracked; git status",
-             open=_NAMED_BY_THE_REPOSITORY),
-        _set("smudge-filter", "filter.x.smudge=./e",
-             "echo '* filter=x' >.gitattributes; rm tracked; git checkout tracked",
-             open=_NAMED_BY_THE_REPOSITORY),
+        _noticed("diff-external", "diff.external=./e", "echo x >>tracked; git diff"),
+        _noticed("textconv", "diff.x.textconv=./e",
+             "echo '* diff=x' >.gitattributes; echo x >>tracked; git diff"),
+        _noticed("diff-command", "diff.x.command=./e",
+             "echo '* diff=x' >.gitattributes; echo x >>tracked; git diff"),
+        _noticed("clean-filter", "filter.x.clean=./e",
+             "echo '* filter=x' >.gitattributes; echo x >>tracked; git add -f tracked"),
+        _noticed("clean-filter-on-status", "filter.x.clean=./e",
+             "echo '* filter=x' >.gitattributes; touch tracked; git status"),
+        _noticed("smudge-filter", "filter.x.smudge=./e",
+             "echo '* filter=x' >.gitattributes; rm tracked; git checkout tracked"),
         _set("upload-pack", "remote.origin.uploadpack=./e", "git fetch"),
         _set("remote-helper", "remote.origin.vcs=x", "cp e git-remote-x; PATH=.:$PATH git fetch"),
-        _git("work-tree", 'git config core.worktree "$OUT"; git checkout -f',
-             open=_NAMED_BY_THE_REPOSITORY),
+        _noticed("work-tree", "core.worktree=$OUT", "git checkout -f"),
     ),
 )  # fmt: skip
 

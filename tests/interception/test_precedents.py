@@ -1,0 +1,92 @@
+"""An exec like one before is known again; one that differs in anything that counts is not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from codex_multitool.escalation.decide import Deny, Escalate, ExecRequest, Run, Verdict
+from codex_multitool.interception.precedents import Facts, Precedents, facts_of
+from codex_multitool.interception.tracee import ExecSnapshot
+from tests.interception.supervise import Decision, Plain, supervise
+
+LONG = "x" * 5000
+
+
+def _seen(tmp_path: Path, script: str) -> list[tuple[Facts, ExecSnapshot]]:
+    """The execs below a shell that runs `script`; their descriptors are closed."""
+    seen = []
+
+    def decide(snapshot: ExecSnapshot) -> Decision:
+        seen.append((facts_of(snapshot), snapshot))
+        return Plain()
+
+    assert supervise(["/bin/sh", "-c", script], decide, cwd=tmp_path).status == 0
+    return seen[1:]
+
+
+def _request(snapshot: ExecSnapshot, untrusted: str | None = None) -> ExecRequest:
+    return ExecRequest((snapshot.file,), snapshot.argv, snapshot.cwd, (), untrusted)
+
+
+def test_facts_tell_every_difference_that_counts(tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("#!/bin/true one\n")
+    (tmp_path / "s").chmod(0o755)
+    (tmp_path / "other").mkdir()
+    same = _seen(tmp_path, "/bin/true a; /bin/true a; ./s; ./s; :")
+    assert same[0][0] == same[1][0]
+    assert same[2][0] == same[3][0]
+    status = os.stat(tmp_path / "s")
+    differing = (
+        "/bin/true a; /bin/true b; /bin/true a ''; /usr/bin/../bin/true a; cd other; /bin/true a;"
+        "cd ..; /bin/false a || :; ./s; echo '#!/bin/true two' > s;"
+        f"touch -d @{status.st_mtime_ns / 1e9:.9f} s; ./s; :"
+    )
+    found = [
+        facts for facts, snapshot in _seen(tmp_path, differing) if "touch" not in snapshot.argv
+    ]
+    assert len(found) == 8
+    assert len(set(found)) == 8
+
+
+def test_only_what_just_ran_is_remembered(tmp_path: Path) -> None:
+    ((facts, snapshot),) = _seen(tmp_path, "/bin/true a; :")
+    refused: list[Verdict] = [Run("a note"), Deny("no"), Escalate("rule", "/bin/true")]
+    for verdict in refused:
+        precedents = Precedents()
+        precedents.learn(facts, snapshot, _request(snapshot), verdict)
+        assert precedents.harmless(facts) is None
+    precedents.learn(facts, snapshot, _request(snapshot), Run())
+    assert precedents.harmless(facts) == _request(snapshot)
+
+
+def test_long_arguments_are_not_kept(tmp_path: Path) -> None:
+    for words in (LONG, "x " * 5000):
+        ((facts, snapshot),) = _seen(tmp_path, f"/bin/true {words}; :")
+        precedents = Precedents()
+        precedents.learn(facts, snapshot, _request(snapshot), Run())
+        assert precedents.harmless(facts) is None
+
+
+def test_few_are_kept(tmp_path: Path) -> None:
+    ((_, snapshot),) = _seen(tmp_path, "/bin/true; :")
+    precedents = Precedents()
+    for number in range(3000):
+        precedents.learn((number,), snapshot, _request(snapshot), Run())
+    kept = [number for number in range(3000) if precedents.harmless((number,)) is not None]
+    assert 0 < len(kept) <= 1024
+    assert kept[-1] == 2999
+
+
+def test_files_in_the_sandboxs_reach_are_looked_at_each_time(tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("#!/bin/sh\n")
+    (tmp_path / "s").chmod(0o755)
+    ((facts, snapshot),) = _seen(tmp_path, "./s; :")
+    precedents = Precedents()
+    precedents.learn(facts, snapshot, _request(snapshot, "it can be written"), Run())
+    assert precedents.known == {}
+    precedents.learn(facts, snapshot, _request(snapshot), Run())
+    assert {path for _, path in precedents.known} == {
+        str(tmp_path / "s"),
+        os.path.realpath("/bin/sh"),
+    }
