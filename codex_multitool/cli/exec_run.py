@@ -33,7 +33,9 @@ from codex_multitool.running.configured import (
 from codex_multitool.running.settings import Interception, StartError, load_rules, settings
 from codex_multitool.running.standard_streams import write_all
 from codex_multitool.sandbox.enforce import SandboxError
-from codex_multitool.sandbox.policy import WORKSPACE_WRITE
+from codex_multitool.sandbox.policy import READ_ONLY, WORKSPACE_WRITE
+
+CANNOT_EXECUTE = 126  # from here on the status tells of the start, or of a signal
 
 
 class NotRunError(Exception):
@@ -89,7 +91,7 @@ def run(options: Options, zygote: socket.socket) -> int:
         patience=setup.config.approval_timeout or math.inf,
     )
     outcome = trio.run(_run, options, setup, zygote, human, record)
-    _tell(options, outcome, record)
+    _tell(options, setup, outcome, record)
     return TIMED_OUT if outcome.timed_out else exec_tree.exit_code(outcome.status)
 
 
@@ -162,16 +164,39 @@ def _argv(shell: str, words: tuple[str, ...]) -> tuple[str, ...]:
     return (shell, "-c", 'exec "$@"', shell, *words)
 
 
-def _tell(options: Options, outcome: Outcome, record: Record) -> None:
+def _hint(options: Options, setup: Setup, outcome: Outcome) -> str | None:
+    """For who sits there and has not asked for that sandbox: why it may have failed."""
+    failed = 0 < exec_tree.exit_code(outcome.status) < CANNOT_EXECUTE
+    if not failed or outcome.timed_out or options.mode is not None or not sys.stderr.isatty():
+        return None
+    if setup.config.stated.get(("sandbox_mode",)) or setup.config.policy().kind != READ_ONLY:
+        return None
+    return "if it failed for want of a file to write: --sandbox=workspace-write opens this folder"
+
+
+def _columns() -> int | None:
+    """How wide the terminal is to which stderr goes."""
+    try:
+        return os.get_terminal_size(2).columns or None
+    except OSError:
+        return None
+
+
+def _tell(options: Options, setup: Setup, outcome: Outcome, record: Record) -> None:
     for line in record.notes:
         _say(line)
     if outcome.timed_out:
         _say(f"ended after {options.timeout:g} seconds")
+    if hint := _hint(options, setup, outcome):
+        _say(hint)
     for pid, command in outcome.background:
         _say(f"ended what was left running: {exec_tree.one_line(command)} ({pid})")
     if options.tree:
         colour = coloured(terminal=sys.stderr.isatty())
-        _write(2, exec_tree.rendered(record.execs, colour=colour))
+        tree = exec_tree.rendered(
+            record.execs, colour=colour, width=_columns(), plumbing=len(options.words) > 1
+        )
+        _write(2, tree)
     if options.learn is not None:
         _learn(options.learn, options.words, record)
     if options.result_fd is not None:

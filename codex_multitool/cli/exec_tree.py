@@ -4,6 +4,7 @@ import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os.path import basename
 
 from codex_multitool.running import quoting
 
@@ -11,6 +12,7 @@ _COLOURS = {"run": "32", "escalate": "33", "deny": "31"}
 _WORDS = {"run": "inside", "escalate": "OUTSIDE", "deny": "DENIED"}
 _FAINT = "2"
 _MAX_COMMAND = 160  # characters of one command line
+_LEAST_COMMAND = 40  # however narrow the terminal is
 
 
 @dataclass(slots=True)
@@ -39,17 +41,25 @@ class Exec:
     replaced: bool = False
 
 
-def rendered(execs: Sequence[Exec], *, colour: bool) -> str:
-    """The tree, a line for each exec."""
+def rendered(
+    execs: Sequence[Exec], *, colour: bool, width: int | None = None, plumbing: bool = False
+) -> str:
+    """The tree, a line for each exec.
+
+    width: columns that a line should fit. plumbing: the first is a shell of ours that the command
+    was to replace; where it has, it is left out.
+    """
     below: dict[int | None, list[int]] = {}
     for index, found in enumerate(execs):
         below.setdefault(found.caller, []).append(index)
     lines: list[str] = []
     # A stack, not recursion: a chain of execs may be longer than Python's.
-    waiting = [(index, "", "") for index in reversed(below.get(None, []))]
+    first: int | None = 0 if plumbing and execs and execs[0].replaced else None
+    waiting = [(index, "", "") for index in reversed(below.get(first, []))]
     while waiting:
         index, own, inner = waiting.pop()
-        lines.append(own + _line(execs[index], colour=colour))
+        room = None if width is None else width - len(own)
+        lines.append(own + _line(execs[index], colour=colour, room=room))
         children = below.get(index, [])
         for child in reversed(children):
             last = child == children[-1]
@@ -99,22 +109,33 @@ def signal_name(status: int) -> str | None:
     return signal.Signals(number).name if number in set(signal.Signals) else None
 
 
-def _line(found: Exec, *, colour: bool) -> str:
+def _line(found: Exec, *, colour: bool, room: int | None) -> str:
     def painted(text: str, code: str) -> str:
         return f"\x1b[{code}m{text}\x1b[m" if colour else text
 
     command = quoting.command_line(found.program, found.argv[1:])
-    if len(command) > _MAX_COMMAND:
-        command = command[: _MAX_COMMAND - 1] + "…"
+    pid, word, end = str(found.pid), _WORDS[found.decision], _end(found)
+    remarks = (_called(found), "asked" if found.asked else "", one_line(found.reason))
+    why = "; ".join(filter(None, remarks))
+    most = _MAX_COMMAND
+    if room is not None:
+        others = len("  ".join((pid, word, "", end))) + (len(why) + 4 if why else 0)
+        most = max(_LEAST_COMMAND, min(most, room - others))
+    if len(command) > most:
+        command = command[: most - 1] + "…"
     parts = [
-        painted(f"{found.pid}", _FAINT),
-        painted(_WORDS[found.decision], _COLOURS[found.decision]),
+        painted(pid, _FAINT),
+        painted(word, _COLOURS[found.decision]),
         command,
-        painted(_end(found), _FAINT if not found.status else "31"),
+        painted(end, _FAINT if not found.status else "31"),
     ]
-    if why := "; ".join(filter(None, ("asked" if found.asked else "", one_line(found.reason)))):
-        parts.append(f"({why})")
-    return "  ".join(parts)
+    return "  ".join([*parts, f"({why})"] if why else parts)
+
+
+def _called(found: Exec) -> str:
+    """By which other name it was called: many a program does what its name says."""
+    name = basename(found.argv[0]).removeprefix("-") if found.argv else ""
+    return f"as {quoting.word(name)}" if name and name != basename(found.program) else ""
 
 
 def _end(found: Exec) -> str:

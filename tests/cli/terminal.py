@@ -1,9 +1,12 @@
 """A program in a pseudo-terminal of its own, as a human has it before them."""
 
+import fcntl
 import os
 import pty
 import select
 import signal
+import struct
+import termios
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -40,6 +43,10 @@ class Terminal:
     def type(self, keys: bytes) -> None:
         """Press keys."""
         os.write(self._master, keys)
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Change the size of the window."""
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
 
     def until(self, text: str) -> None:
         """Wait until `text` is shown after whatever was waited for before."""

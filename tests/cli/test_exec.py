@@ -275,14 +275,31 @@ prefix_rule(pattern=["uname"], decision="forbidden")
         assert re.fullmatch(
             r"├─ PID  DENIED  /\S+/uname  exit 1 T s  \(Execution forbidden .*:3\)\)", uname
         )
-        assert re.fullmatch(r"└─ PID  inside  /\S+ -c 'ls nowhere; exit 4'  exit 4 T s", sh)
+        assert re.fullmatch(
+            r"└─ PID  inside  /\S+ -c 'ls nowhere; exit 4'  exit 4 T s(  \(as sh\))?", sh
+        )
         assert re.fullmatch(r"   └─ PID  inside  /\S+/ls nowhere  exit 2 T s", ls)
 
     def test_process_that_executes_twice_is_seen_twice(self, ground: Ground) -> None:
         done = ground.run("--tree", "--", "env", "true")
         lines = [line for line in done.stderr.splitlines() if "  inside  " in line]
         assert len({re.sub(r"\W*(\d+) .*", r"\1", line) for line in lines}) == 1
-        assert ["became the next" in line for line in lines] == [True, True, False]
+        # The shell by which we start a program is none of the user's, unless it starts nothing.
+        assert ["became the next" in line for line in lines] == [True, False]
+        assert "no-such-program" in ground.run("--tree", "--", "no-such-program", "x").stderr
+
+    def test_other_name_that_a_program_is_called_by_is_told(self, ground: Ground) -> None:
+        (ground.workspace / "linked").symlink_to("/bin/ls")
+        done = ground.run("--tree", "--", "./linked", "/")
+        assert re.search(r"  inside  /\S+/ls /  exit 0 \S+ s  \(as linked\)\n", done.stderr)
+
+    def test_lines_fit_the_terminal(self, ground: Ground) -> None:
+        with ground.terminal("--tree", f"read line; ls {'x' * 300}; true", TERM="dumb") as terminal:
+            terminal.resize(24, 90)
+            terminal.type(b"go\n")
+            assert terminal.status() == 0
+            tree = [line for line in terminal.seen.splitlines() if "  inside  " in line]
+            assert [len(line) <= 90 and "…" in line for line in tree] == [True, True]
 
     def test_nothing_of_it_is_printed_unasked(self, ground: Ground) -> None:
         assert ground.run("--", "ls", "/").stderr == ""
@@ -480,8 +497,65 @@ class TestQuestions:
             assert terminal.status() != 0
         assert not (ground.workspace / "x").exists()
 
+    def test_nobody_at_the_terminal_is_a_no_after_the_configured_time(self, ground: Ground) -> None:
+        ground.rules(self.RULES)
+        setting = ("-c", "codex_multitool.approval_timeout=0.5")
+        with ground.terminal(*setting, "--", "touch", "x") as terminal:
+            terminal.until(QUESTION)
+            terminal.until("nobody answered within 0.5 seconds")
+            assert terminal.status() == 1
+        assert not (ground.workspace / "x").exists()
+
+    def test_suspended_at_a_question_it_still_stands_afterwards(self, ground: Ground) -> None:
+        ground.rules(self.RULES)
+        with ground.terminal("--", "touch", "x") as terminal:
+            terminal.until(QUESTION)
+            terminal.type(SUSPEND)
+            terminal.stopped()
+            os.kill(terminal.pid, signal.SIGCONT)
+            terminal.type(b"y\n")
+            assert terminal.status() == 0
+        assert (ground.workspace / "x").exists()
+
+    @pytest.mark.parametrize(("no_color", "bold"), [("", True), ("1", False)])
+    def test_question_is_bold_unless_unwanted(
+        self, ground: Ground, no_color: str, bold: bool
+    ) -> None:
+        ground.rules(self.RULES)
+        with ground.terminal("--", "touch", "x", NO_COLOR=no_color) as terminal:
+            terminal.until(QUESTION)
+            assert ("\x1b[1mRun " in terminal.seen) == bold
+            assert ("\x1b" in terminal.seen) == bold
+            terminal.type(b"n\n")
+            assert terminal.status() == 1
+
+
+class TestWhoSitsThere:
+    def test_is_told_how_to_open_the_folder_when_it_may_have_failed_for_that(
+        self, ground: Ground
+    ) -> None:
+        hint = "--sandbox=workspace-write opens this folder"
+        for words, told in (
+            (["touch x"], True),
+            (["--sandbox=read-only", "touch x"], False),
+            (["true"], False),
+            (["kill -9 $$"], False),
+        ):
+            with ground.terminal(*words) as terminal:
+                terminal.status()
+                assert (hint in terminal.seen) == told, terminal.seen
+        assert hint not in ground.run("touch x").stderr
+
 
 class TestSignalsOfTheTerminal:
+    def test_window_has_its_size_and_changes_of_it_are_told(self, ground: Ground) -> None:
+        script = "trap 'stty size; exit 5' WINCH; stty size; echo up; while :; do sleep 0.1; done"
+        with ground.terminal(script) as terminal:
+            terminal.until("up")
+            terminal.resize(33, 77)
+            terminal.until("33 77")
+            assert terminal.status() == 5
+
     @pytest.mark.parametrize(
         ("key", "number"), [(INTERRUPT, signal.SIGINT), (QUIT, signal.SIGQUIT)]
     )
