@@ -81,7 +81,7 @@ def _run(folder: Path, name: str, target: Target, seconds: int) -> bool:
     for number, seed in enumerate(SEEDS[name]):
         (corpus / f"seed-{number}").write_bytes(seed)
     words = folder / "words"
-    words.write_text("".join(f'"{_quoted(word)}"\n' for word in WORDS.get(name, ())))
+    words.write_text("".join(f'"{_quoted(word)}"\n' for word in WORDS.get(name, (b"\0",))))
     command = [
         *(sys.executable, "-m", "fuzz.one", name),
         f"-max_total_time={seconds}",

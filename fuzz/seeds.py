@@ -124,6 +124,11 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
         b"\1//proc/thread-self/exe\0\0..\0\0.",
     ),
     "loader": (b"ld.so\0--preload\0x\0--argv0=a\0--\0ls\0-l", b"ld.so\0--list\0ls"),
+    "protected": (
+        b"\0\1gitdir: d/x\0\0\x0f\0\0\0\x10\1[core]\n\0\0\x0a\1set\0\0\x0c\1a = 1",
+        b"\0\0\0\0\2\1../d/.git\0\0\4\1#!/bin/sh\0\0\7\0\0\0\x09\1x\0\0\x0f\2../.git",
+        b"\0\2d\0\0\x0b\2..\0\0\x0a\2/etc/passwd\0\0\x0e\1{}\0\0\x0d\2.codex",
+    ),
     "relay": (b"15\n\n2\nx\n99\n",),
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fuzz import messages, texts, tracees
+from fuzz import messages, texts, tracees, trees
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,5 +46,6 @@ TARGETS = {
     "execution": Target(tracees.execution, share=6),
     "names": Target(tracees.names, share=6),
     "loader": Target(tracees.loader_words, share=1),
+    "protected": Target(trees.protected_names),
     "relay": Target(tracees.stand_in, share=1),
 }

@@ -119,9 +119,9 @@ def _bounded_vector(reader: Memory, address: int, expected: bytes) -> None:
 class Ground:
     """A folder with files, links and folders whose names and contents a process chooses."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "names") -> None:
         base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        self.folder = os.path.realpath(tempfile.mkdtemp(prefix="fuzz-", dir=base))
+        self.folder = os.path.realpath(tempfile.mkdtemp(prefix=f"fuzz-{name}-", dir=base))
         os.makedirs(f"{self.folder}/d/e/f")
         self.workdir = os.open(self.folder, os.O_PATH | os.O_DIRECTORY)
         self._directory = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -167,7 +167,7 @@ def close() -> None:
         _grounds.pop().close()
 
 
-def _free() -> int:
+def free() -> int:
     """The lowest number that no descriptor has."""
     fd = os.open("/", os.O_PATH)
     os.close(fd)
@@ -177,7 +177,7 @@ def _free() -> int:
 def program(data: bytes) -> None:
     """A file is taken for something, whatever its ELF headers or first line say."""
     ground = _ground()
-    free = _free()
+    lowest = free()
     ground.write("program", data)
     found = examine("program", os.open(f"{ground.folder}/program", os.O_PATH))
     try:
@@ -195,7 +195,7 @@ def program(data: bytes) -> None:
             assert data.startswith(b"\x7fELF")
     finally:
         os.close(found.fd)
-    assert _free() == free
+    assert free() == lowest
 
 
 def execution(data: bytes) -> None:
@@ -205,7 +205,7 @@ def execution(data: bytes) -> None:
     for file, content in (("a", first), ("b", second), ("c", third)):
         ground.write(file, content)
     ground.link("l", link.replace(b"\0", b""))
-    free = _free()
+    lowest = free()
     view = View(os.getpid(), os.getpid())
     opened = Opened(view, ground.workdir)
     try:
@@ -216,7 +216,7 @@ def execution(data: bytes) -> None:
     finally:
         opened.close()
         view.close()
-    assert _free() == free
+    assert free() == lowest
 
 
 _OF_ONE_MOMENT = (b"fd", b"map_files", b"task", b"ns", b"net")
@@ -235,7 +235,7 @@ def names(data: bytes) -> None:
     ground.link("m", two.replace(b"\0", b""))
     follow = bool(flags & 1)
     text = os.fsdecode(path)
-    free = _free()
+    lowest = free()
     view = View(os.getpid(), os.getpid())
     try:
         ours = _opened(lambda: view.open(text, ground.workdir, follow=follow))
@@ -250,7 +250,7 @@ def names(data: bytes) -> None:
         assert os.path.samestat(ours, theirs)
     else:
         assert ours == theirs, f"{path!r}: {ours}, {theirs}"
-    assert _free() == free
+    assert free() == lowest
     try:
         way(f"{ground.folder}/{text}")
     except OSError as error:

@@ -42,6 +42,7 @@ WORDS: dict[str, tuple[bytes, ...]] = {
         *(b"LD_LIBRARY_PATH=", *_NAMES),
     ),
     "names": (b"\0\0", *_NAMES),
+    "protected": (b"gitdir: ", b"\0\0", b"../", b"d/.git", b"/proc/self/fd/3", b"\n", b"/dev/tty"),
     "loader": (
         b"--preload=",
         b"--audit\0",

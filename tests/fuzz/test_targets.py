@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fuzz import tracees
+from fuzz import tracees, trees
 from fuzz.seeds import SEEDS, large, loaders
 from fuzz.targets import TARGETS
 from fuzz.words import WORDS
@@ -21,6 +21,7 @@ _SLOW_EXAMPLES = 15
 def _clean() -> Iterator[None]:
     yield
     tracees.close()
+    trees.close()
 
 
 def test_every_target_has_seeds() -> None:
