@@ -29,6 +29,7 @@ ENDINGS = [
     ("codex-multitool execpolicy check", "--rules /no/such git", 1),
     ("codex-multitool execpolicy explain", "--rules /no/such git", 1),
     ("codex-multitool execpolicy test", "/no/such", 1),
+    ("codex-multitool execpolicy fmt", "/no/such", 1),
     ("codex-multitool mcp-config", "emacs", 2),
     ("codex-exec-mcp-server", "", 0),
     ("codex-exec-mcp-server", "--rules /no/such", 1),

@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 
 from codex_multitool import roles
+from codex_multitool.cli.debug import debug
+from codex_multitool.cli.execpolicy import execpolicy
 from tests.cli.test_main import COMMANDS
 from tests.executables import ROOT, built
 
 MANUAL = ROOT / "packaging" / "manual.py"
-GROUPS = {
-    "debug": ["landlock", "seatbelt"],
-    "execpolicy": ["check", "explain", "test"],
-}
+GROUPS = {"debug": debug.commands, "execpolicy": execpolicy.commands}
 NAMES = [
     roles.CLI,
     roles.MCP_SERVER,
