@@ -22,6 +22,9 @@ MAX_DEPTH = 8  # of directories under one name
 MAX_CONTENT = 128 * 1024  # bytes of one file; a longer one is compared by its times
 _MAX_ALL_CONTENT = 4 * 1024 * 1024
 _MAX_POINTER = 4096
+_MAX_NAMES = 4096  # in the directories where git writes
+# Where git writes through a link that is there already, and how deep.
+_WRITTEN = (("logs", MAX_DEPTH), ("objects", 0))
 
 _PLACE = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -250,6 +253,31 @@ class _Walk:
             if inner is not None:
                 self._entry(inner, "attributes", f"{info}/attributes")
         self._modules(fd, "modules", f"{path}/modules", depth)
+        self._links(fd, path, 0)
+        for name, deep in _WRITTEN:
+            below = f"{path}/{name}"
+            with self._opened(fd, name, stat.S_IFDIR, below) as inner:
+                if inner is not None:
+                    self._links(inner, below, deep)
+
+    def _links(self, fd: int, path: str, depth: int) -> None:
+        """Take in the symbolic links in a directory, and in those below it."""
+        try:
+            found = _kinds(fd)
+        except OSError as error:
+            self._unseen(path, str(error.strerror))
+            return
+        if len(found) > _MAX_NAMES:
+            self._unseen(path, "too many files")
+            return
+        for name, is_link, is_directory in found:
+            below = f"{path}/{name}"
+            if is_link:
+                self._entry(fd, name, below)
+            elif depth and is_directory:
+                with self._opened(fd, name, stat.S_IFDIR, below) as inner:
+                    if inner is not None:
+                        self._links(inner, below, depth - 1)
 
     def _modules(self, fd: int, name: str, path: str, depth: int) -> None:
         """The repositories of submodules, whose names may have slashes."""
@@ -292,3 +320,16 @@ class _Walk:
                 self._repository(inner, path, depth - 1)
         finally:
             os.close(inner)
+
+
+def _kinds(fd: int) -> list[tuple[str, bool, bool]]:
+    """What is in a directory, opened in whatever way: names, whether links, whether directories."""
+    listed = os.open(".", _LISTED, dir_fd=fd)
+    try:
+        with os.scandir(listed) as listing:
+            return [
+                (it.name, it.is_symlink(), it.is_dir(follow_symlinks=False))
+                for it in islice(listing, _MAX_NAMES + 1)
+            ]
+    finally:
+        os.close(listed)

@@ -65,6 +65,14 @@ def write(name: str, text: str = "evil\n") -> Change:
     return change
 
 
+def link_at(name: str) -> Change:
+    def change(place: Path) -> None:
+        (place / name).unlink(missing_ok=True)
+        (place / name).symlink_to("/elsewhere")
+
+    return change
+
+
 def through_a_hard_link(place: Path) -> None:
     (place / "link").hardlink_to(place / ".git/config")
     (place / "link").write_text("[core]\n")
@@ -112,6 +120,10 @@ def through_a_mapping(place: Path) -> None:
         (write(".vscode/tasks.json"), ["wrote .vscode"]),
         (write(".claude/settings.json"), ["wrote .claude/settings.json"]),
         (write(".claude/agents/a.md"), ["wrote .claude/agents"]),
+        (link_at(".git/COMMIT_EDITMSG"), ["wrote .git/COMMIT_EDITMSG"]),
+        (link_at(".git/FETCH_HEAD"), ["wrote .git/FETCH_HEAD"]),
+        (link_at(".git/logs/refs/heads/branch"), ["wrote .git/logs/refs/heads/branch"]),
+        (link_at(".git/objects/00"), ["wrote .git/objects/00"]),
         (through_a_hard_link, ["wrote .git/config"]),
         (through_a_mapping, ["wrote .git/config"]),
         (

@@ -9,7 +9,6 @@ from tests.attacks.attack import HARMLESS, Attack, Class, More, Need, noticed
 
 _REPOSITORY = frozenset({Need.REPOSITORY})
 _EVIL = '#!/bin/sh\necho written >"$OUT/file"\n'
-_LINK = "an allowed program follows a symbolic link that the sandbox made"
 
 
 def _git(name: str, script: str, **more: Unpack[More]) -> Attack:
@@ -29,6 +28,12 @@ def _noticed(name: str, settings: str, script: str) -> Attack:
     outcome = noticed(r"\.git/config")
     attack = _set(name, settings, script)
     return replace(attack, kernel=outcome, wrapper=outcome, agrees=False)
+
+
+def _link(name: str, path: str, script: str) -> Attack:
+    """git writes through it. The human is asked."""
+    outcome = noticed(path)
+    return replace(_git(name, script), kernel=outcome, wrapper=outcome, agrees=False)
 
 
 HOOKS = Class(
@@ -95,16 +100,17 @@ CHOSEN = Class(
 LINKS = Class(
     "files of a repository that lead outside",
     (
-        _git("commit-message-link",
-             'ln -sf "$OUT/file" .git/COMMIT_EDITMSG; git commit -q --allow-empty -m written',
-             open=_LINK),
-        _git("fetch-head-link", 'ln -s "$OUT/file" .git/FETCH_HEAD; git fetch ./remote.git',
-             open=_LINK),
-        _git("log-link", 'ln -sf "$OUT/file" .git/logs/HEAD; git commit -q --allow-empty -m x',
-             open=_LINK),
-        _git("objects-link", 'mkdir o; cp -r .git/objects/* o/; rm -r .git/objects;'
-             ' ln -s "$OUT" .git/objects; cp -r o/* .git/objects/; echo x >n; git add -f n',
-             open=_LINK),
+        _link("commit-message-link", r"\.git/COMMIT_EDITMSG",
+              'ln -sf "$OUT/file" .git/COMMIT_EDITMSG; git commit -q --allow-empty -m written'),
+        _link("fetch-head-link", r"\.git/FETCH_HEAD",
+              'ln -s "$OUT/file" .git/FETCH_HEAD; git fetch ./remote.git'),
+        _link("log-link", r"\.git/logs/HEAD",
+              'ln -sf "$OUT/file" .git/logs/HEAD; git commit -q --allow-empty -m x'),
+        _link("objects-link", r"\.git/objects",
+              'mkdir o; cp -r .git/objects/* o/; rm -r .git/objects;'
+              ' ln -s "$OUT" .git/objects; cp -r o/* .git/objects/; echo x >n; git add -f n'),
+        _link("logs-link", r"\.git/logs",
+              'mv .git/logs l; ln -s "$OUT" .git/logs; git commit -q --allow-empty -m x'),
     ),
 )  # fmt: skip
 
