@@ -1,0 +1,78 @@
+"""The examples in the commands' help: each is a command line that is understood and started."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from codex_multitool import roles
+from tests.executables import ROOT, built
+
+RULES = 'prefix_rule(pattern=["git", "push"], decision="forbidden")\n'
+# What the examples name.
+FILES = {
+    "ci.rules": RULES,
+    "my.rules": RULES,
+    "rules/my.rules": RULES,
+    ".codex/rules/default.rules": RULES,
+    "expectations.txt": "forbidden git push\n",
+    "build.sh": "#!/bin/sh\n",
+    "release.sh": "#!/bin/sh\n",
+    "src/Makefile": "all:\n",
+    "src/out/.keep": "",
+    "Makefile": "all test:\n",
+    ".config/fish/completions/.keep": "",
+}
+NOT_STARTED = 125
+
+
+def examples() -> list[str]:
+    """All of them, from the page of all commands made as the man pages are."""
+    program = (
+        "import sys; sys.path.insert(0, 'packaging'); import manual\n"
+        "for entry in manual.entries(): print(entry.examples)"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    lines = [re.split(r"  +", line)[0] for line in done.stdout.splitlines() if line.strip()]
+    # Without what other programs make of it: another shell, jq.
+    ours = [re.sub(r'^eval "\$\((.*)\)"$', r"\1", line.partition(" | ")[0]) for line in lines]
+    assert len(ours) > 20
+    return list(dict.fromkeys(ours))
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("home")
+    for name, text in FILES.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize("line", examples())
+def test_example_is_understood(home: Path, line: str) -> None:
+    if sys.platform != "darwin" and "seatbelt" in line and "--print-profile" not in line:
+        pytest.skip("Seatbelt is macOS's")
+    done = subprocess.run(
+        ["/bin/bash", "-c", line],
+        cwd=home,
+        env={"PATH": f"{built()}:/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        timeout=120,
+    )
+    said = f"{line}\n{done.stdout}\n{done.stderr}"
+    assert roles.CLI in line
+    assert not re.search(r"(?im)^usage: ", done.stderr), said
+    assert done.returncode != NOT_STARTED, said
+    assert "Traceback" not in done.stderr, said
