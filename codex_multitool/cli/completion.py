@@ -16,6 +16,9 @@ Print what bash, zsh or fish must be told to complete the options, words and fil
 line. The executable must be found on PATH by its name.
 
 \b
+Exit status: 0, or 2 for another shell.
+
+\b
 Examples:
   eval "$(codex-multitool completion bash)"                     in ~/.bashrc
   eval "$(codex-multitool completion zsh)"                      in ~/.zshrc, below compinit

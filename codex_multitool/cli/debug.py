@@ -67,8 +67,8 @@ Examples:
 {_PERMISSIONS_HELP}
 
 \b
-Exit status: that of CMD, as this process becomes it; 125 if it could not be started, 2 for a wrong
-command line. With --print-profile 0.
+Exit status: that of CMD, as this process becomes it; 125 if it could not be started, 2 for a
+wrong command line. With --print-profile 0.
 """
 
 
@@ -83,12 +83,21 @@ class Aliased(click.Group):
         return super().get_command(ctx, _SECOND_NAMES.get(cmd_name, cmd_name))
 
 
-@click.group(cls=Aliased, context_settings={"help_option_names": ["-h", "--help"]})
-def debug() -> None:
-    """Try a sandbox policy on a command.
+GROUP_HELP = """\
+Try a sandbox policy on a command.
 
-    The subcommands are also known as `linux` (landlock) and `macos` (seatbelt).
-    """
+The subcommands are also known as `linux` (landlock) and `macos` (seatbelt).
+
+\b
+Examples:
+  codex-multitool debug landlock -- touch here            read-only: refused by the kernel
+  codex-multitool sandbox linux --full-auto -- make       this folder and /tmp are writable
+"""
+
+
+@click.group(cls=Aliased, help=GROUP_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+def debug() -> None:
+    """Try a sandbox policy on a command."""
 
 
 def _options(function: Callable[..., None]) -> Callable[..., None]:

@@ -63,10 +63,7 @@ def doctor(as_json: bool) -> None:
 
 def _interception(zygote: socket.socket) -> Finding:
     name = "kernel interception"
-    try:
-        refused = trio.run(_tried, zygote)
-    except LauncherError as error:
-        refused = str(error)
+    refused = trio.run(_tried, zygote)
     if refused is None:
         return Finding(name, OK, "an exec was judged and watched")
     follows = "only a patched shell's own execs are judged"
@@ -75,7 +72,12 @@ def _interception(zygote: socket.socket) -> Finding:
 
 async def _tried(zygote: socket.socket) -> str | None:
     async with trio.open_nursery() as nursery:
-        refused = await refusal(Pool(zygote, nursery), dict(os.environ))
+        try:
+            refused = await refusal(Pool(zygote, nursery), dict(os.environ))
+        except LauncherError as error:
+            refused = str(error)
+        except OSError as error:
+            refused = f"it cannot be tried: {error.strerror}"
         nursery.cancel_scope.cancel()
     return refused
 

@@ -99,7 +99,7 @@ def fail(text: str) -> int:
 @click.option("--json", is_flag=True, help="Print the result as the last line of stdout, as JSON.")
 @click.option(
     "--json-fd",
-    type=click.IntRange(min=3),
+    type=click.IntRange(3, 2**31 - 1),
     metavar="N",
     help="Print the result to descriptor N instead; CMD does not get it.",
 )
@@ -135,6 +135,8 @@ def exec_command(
     from codex_multitool.launcher.main import start_zygote
     from codex_multitool.running import shells
 
+    if timeout is not None and math.isnan(timeout):
+        raise click.BadParameter("nan is no time.", param_hint="'--timeout'")
     shells.open_standard_descriptors()
     ignored = tuple(n for n in _HEREDITARY if signal.getsignal(n) is signal.SIG_IGN)
     if signal.SIGINT not in ignored:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import trio
 
 from codex_multitool import roles
-from codex_multitool.cli import exec_tree, learn
+from codex_multitool.cli import exec_tree, learn, replace
 from codex_multitool.cli.colours import coloured
 from codex_multitool.cli.exec_record import Record
 from codex_multitool.cli.foreground import TIMED_OUT, Foreground, Outcome, Task
@@ -153,8 +153,14 @@ async def _run(
             failure = error  # a nursery would wrap it in a group
         listening.cancel_scope.cancel()
     if failure is not None:
-        raise NotRunError(str(failure)) from None
+        raise NotRunError(_reason(failure)) from None
     return outcome
+
+
+def _reason(failure: Exception) -> str:
+    if not isinstance(failure, OSError) or failure.strerror is None:
+        return str(failure)
+    return f"{failure.filename}: {failure.strerror}" if failure.filename else failure.strerror
 
 
 def _argv(shell: str, words: tuple[str, ...]) -> tuple[str, ...]:
@@ -240,15 +246,12 @@ def _result(options: Options, outcome: Outcome, record: Record) -> dict[str, obj
 def _check_learned(path: str) -> None:
     """Refuse to write over anything but what was learned before."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            ours = file.readline() in ("", learn.FIRST_LINE)
-    except FileNotFoundError:
-        ours = os.path.isdir(os.path.dirname(path) or ".")
-        if not ours:
-            raise NotRunError(f"--learn {path}: its folder does not exist") from None
+        content = replace.read(path)
+        if content is None and not os.path.isdir(os.path.dirname(path) or "."):
+            raise NotRunError(f"--learn {path}: its folder does not exist")
     except OSError as error:
         raise NotRunError(f"--learn {path}: {error.strerror}") from None
-    if not ours:
+    if content and not content.startswith(learn.FIRST_LINE.encode()):
         raise NotRunError(f"--learn {path}: the file exists, and was not learned; name another")
 
 

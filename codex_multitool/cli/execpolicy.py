@@ -12,6 +12,7 @@ import click
 from codex_multitool.cli.operands import COMMAND, FILE
 from codex_multitool.execpolicy.rules import Policy
 
+_MAXIMUM_BYTES = 16 << 20
 _FLAGS = ("--pretty", "--resolve-host-executables", "-h", "--help")
 
 
@@ -33,12 +34,40 @@ class _CommandLast(click.Command):
         return super().parse_args(ctx, args)
 
 
-@click.group()
+GROUP_HELP = """\
+Ask what the .rules say of a command, before it runs.
+
+\b
+Examples:
+  codex-multitool execpolicy explain 'make && git push'         what would become of it, and why
+  codex-multitool execpolicy check --rules my.rules git push    as JSON
+  codex-multitool execpolicy test expectations.txt              hold the rules to what you expect
+  codex-multitool execpolicy fmt ~/.codex/rules/*.rules         one layout
+"""
+
+
+@click.group(help=GROUP_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 def execpolicy() -> None:
     """Work with execution rules."""
 
 
-@execpolicy.command(cls=_CommandLast, context_settings={"help_option_names": ["-h", "--help"]})
+CHECK_HELP = """\
+Print, as JSON, which rules cover COMMAND, and the strictest decision. Without a rule that covers
+it there is no decision.
+
+\b
+Exit status: 0 whatever the decision, 1 for rules that can't be used.
+
+\b
+Examples:
+  codex-multitool execpolicy check --rules ~/.codex/rules/default.rules git push origin main
+  codex-multitool execpolicy check --resolve-host-executables -r my.rules /usr/bin/git log
+"""
+
+
+@execpolicy.command(
+    cls=_CommandLast, help=CHECK_HELP, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.option(
     "-r",
     "--rules",
@@ -59,10 +88,7 @@ def execpolicy() -> None:
 def check(
     paths: tuple[str, ...], pretty: bool, resolve_host_executables: bool, command: tuple[str, ...]
 ) -> None:
-    """Print which rules cover COMMAND, and the strictest decision.
-
-    The exit status is 0 whatever the decision, 1 for rules that can't be used.
-    """
+    """Print, as JSON, which rules cover COMMAND, and the strictest decision."""
     from codex_multitool.execpolicy.evaluate import matches, to_object
 
     policy = _policy(paths)
@@ -86,7 +112,8 @@ _RULES = click.option(
     type=FILE,
     metavar="PATH",
     multiple=True,
-    help="A rules file; may be given again.  [default: those in $CODEX_HOME/rules]",
+    help="A rules file; may be given again.  [default: those in $CODEX_HOME/rules "
+    "and those that config.toml names]",
 )
 
 EXPLAIN_HELP = """\
@@ -94,7 +121,10 @@ Show what would become of CMD: the file it runs, by which names it is judged, ev
 considered and where it stands, and the decision.
 
 One word with blanks in it is a script: each command that stands in it is explained. What the
-script computes cannot be known before it runs. The exit status is 0 whatever the decision.
+script computes cannot be known before it runs.
+
+\b
+Exit status: 0 whatever the decision, 1 for rules that can't be used.
 
 \b
 Examples:
@@ -168,7 +198,10 @@ and lines that begin with # are left out:
   none       ls -l                     # no rule covers it
 
 The words are split as a shell would. Rules for a base name cover an absolute path as
-host_executable() permits. The exit status is 0 if all expectations hold, else 1.
+host_executable() permits.
+
+\b
+Exit status: 0 if all expectations hold, else 1.
 
 \b
 Examples:
@@ -184,8 +217,11 @@ def test(paths: tuple[str, ...], file: str) -> None:
     from codex_multitool.cli.expectations import ExpectationError, expectations, failure
 
     try:
-        with open(file, encoding="utf-8") as opened:
-            expected = expectations(file, opened.read())
+        with open(file, "rb") as opened:
+            content = opened.read(_MAXIMUM_BYTES + 1)
+        if len(content) > _MAXIMUM_BYTES:
+            raise click.ClickException(f"{file}: larger than {_MAXIMUM_BYTES >> 20} MiB")
+        expected = expectations(file, content.decode())
     except OSError as error:
         raise click.ClickException(f"{file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -210,7 +246,7 @@ that cannot be laid out, is left as it is. A new file takes the old one's place 
 mode and owner. `-` is stdin, laid out on stdout.
 
 \b
-Exit status: 0, or 1 if a file was left alone for a mistake or, with --check, needs another layout.
+Exit status: 0, or 1 if a file was left alone for a mistake or, with --check, needs a layout.
 
 \b
 Examples:
@@ -231,12 +267,14 @@ def fmt(check: bool, paths: tuple[str, ...]) -> None:
 
 
 def _users_files() -> list[str]:
+    """The rules files the server would read, those that config.toml names included."""
     from codex_multitool.config.errors import ConfigError
     from codex_multitool.config.home import codex_home
+    from codex_multitool.config.layers import load
     from codex_multitool.config.rules_files import rules_files
 
     try:
-        return rules_files(codex_home(os.environ))
+        return [*rules_files(codex_home(os.environ)), *load(os.environ, _cwd()).rules]
     except ConfigError as error:
         raise click.ClickException(str(error)) from None
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import click
 
-from codex_multitool.cli.replace import replace
+from codex_multitool.cli.replace import replace, require_regular
 from codex_multitool.config.rules_files import MAXIMUM_BYTES, decoded
 from codex_multitool.execpolicy.amend import AmendError, is_at, lock
 from codex_multitool.execpolicy.layout import laid_out
@@ -84,8 +83,7 @@ def _opened(path: str, real: str) -> Iterator[int]:
     # A pipe would be waited for: open(2).
     file = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise FormatError(f"{path}: not a regular file")
+        require_regular(os.fstat(file), path)
         lock(file, path)
         if not is_at(file, real):
             raise FormatError(f"{path}: another program has just replaced it; try again")

@@ -18,7 +18,7 @@ from codex_multitool.cli.client_config import (
     printed,
 )
 from codex_multitool.cli.operands import FILE
-from codex_multitool.cli.replace import replace
+from codex_multitool.cli.replace import read, replace
 from codex_multitool.config.errors import ConfigError
 from codex_multitool.config.home import codex_home
 
@@ -29,7 +29,10 @@ with the client's own shell tool disabled where it has a setting for that.
 Without --write nothing is changed: file names go to stderr, what they must say to stdout. With
 --write it is merged into them: everything else stays as it is, and the file as it was is kept
 beside it as FILE.bak (.bak.1, ...). A file that cannot be changed without loss, such as JSON with
-comments, is left alone: what to add is printed, and the exit status is 1.
+comments, is left alone: what to add is printed.
+
+\b
+Exit status: 0, or 1 if a file was left alone or cannot be written.
 
 \b
 Examples:
@@ -99,7 +102,9 @@ def _write(document: Document) -> bool:
     # A link stays one: people keep such files elsewhere and link to them.
     path = os.path.realpath(document.path)
     try:
-        text = _text(path)
+        content = read(path)
+        # Its line ends stay as they are.
+        text = None if content is None else content.decode()
         wanted = merged_text(document, text or "")
         if wanted == text:
             click.echo(f"{document.path}: nothing to change", err=True)
@@ -116,15 +121,6 @@ def _write(document: Document) -> bool:
     kept = f" (before: {backup})" if backup else ""
     click.echo(f"{document.path}: written{kept}", err=True)
     return True
-
-
-def _text(path: str) -> str | None:
-    """The file's text, its line ends as they are; None if there is no such file."""
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            return file.read()
-    except FileNotFoundError:
-        return None
 
 
 def _back_up(path: str) -> str:

@@ -1,6 +1,7 @@
 """The options of the role: checked, then handed to the server."""
 
 import logging
+import math
 import os
 import socket
 import sys
@@ -29,6 +30,10 @@ A client's configuration, say ~/.codex/config.toml:
   [mcp_servers.shell-tool]
   command = "/opt/codex-multitool/{NAME}"
   args = ["--rules", "/path/to/more.rules"]
+
+\b
+Exit status: 0 when the client has ended, 1 if the server cannot start, 2 for a wrong command
+line, 128+n when signal n ended it.
 """
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -115,6 +120,8 @@ def command_line(
     accept_writable: bool,
 ) -> None:
     """Check what was asked for, and serve."""
+    if approval_timeout is not None and math.isnan(approval_timeout):
+        raise Failure("--approval-timeout nan: nan is no time")
     _log_to_stderr()
     options = serving.Options(
         intercept=intercept,

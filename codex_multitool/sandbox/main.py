@@ -39,6 +39,10 @@ Run COMMAND confined by a sandbox policy, for good and with all that it starts.
 
 NAME is one of
 {"".join(f"  {name}: {what}{chr(10)}" for name, what in WEAKER.items())}
+Examples:
+  {NAME} --sandbox-policy-cwd /src --sandbox-policy '{{"type":"workspace-write"}}' -- make
+  {NAME} --sandbox-policy-cwd / --sandbox-policy '{{"type":"read-only"}}' -- touch x
+
 Exit status: COMMAND's; 2 usage, 125 the sandbox could not be set up, 126 COMMAND could not be
 executed, 127 COMMAND was not found.
 """

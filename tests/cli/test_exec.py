@@ -223,11 +223,19 @@ class TestStart:
             (["--rules", "/no/rules", "true"], "/no/rules"),
             (["-C", "/no/dir", "true"], "No such file or directory"),
             (["--json-fd", "77", "true"], "--json-fd 77: Bad file descriptor"),
+            (["-C", "/etc/passwd", "true"], "/etc/passwd: Not a directory"),
+            (["--learn", "/dev/full", "true"], "--learn /dev/full: not a regular file"),
             (["--learn", "/no/dir/x.rules", "true"], "--learn /no/dir/x.rules: its folder"),
         ):
             done = ground.run(*words)
             assert done.returncode == 125, words
             assert told in done.stderr
+
+    def test_numbers_that_are_none_are_usage_errors(self, ground: Ground) -> None:
+        for words in (["--timeout", "nan"], ["--timeout", "0"], ["--json-fd", "9" * 20]):
+            done = ground.run(*words, "true")
+            assert done.returncode == 2
+            assert words[0] in done.stderr
 
     def test_broken_rules_run_nothing(self, ground: Ground) -> None:
         ground.rules('prefix_rule(pattern=["a"], decision="perhaps")')

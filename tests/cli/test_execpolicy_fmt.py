@@ -109,7 +109,7 @@ def test_what_is_no_file_is_told(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path, told in (
         (tmp_path / "none", "No such file or directory"),
-        (tmp_path, "not a regular file"),
+        (tmp_path, "Is a directory"),
         (tmp_path / "pipe", "not a regular file"),
     ):
         done = fmt(path)

@@ -55,6 +55,18 @@ def explained(folder: Path, *words: str | Path) -> Any:
 
 
 class TestExplain:
+    def test_rules_are_those_the_server_would_read(self, rules: Path, folder: Path) -> None:
+        (command,) = explained(folder, "--", "tool")
+        assert command["decision"] == "run"
+        (folder / ".codex").mkdir()
+        (folder / ".codex" / "config.toml").write_text(f'[codex_multitool]\nrules = ["{rules}"]\n')
+        (command,) = explained(folder, "--", "tool")
+        assert f"{rules}:3" in json.dumps(command)
+        (folder / ".codex" / "config.toml").write_text("a = \n")
+        done = execpolicy(folder, "explain", "--", "tool")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert ".codex/config.toml:1:5: not TOML" in done.stderr
+
     def test_every_rule_for_the_name_is_shown_and_the_strictest_decides(
         self, rules: Path, folder: Path
     ) -> None:

@@ -58,6 +58,30 @@ def test_unknown_command_is_answered_with_the_names(tool: Path) -> None:
     assert ", ".join(COMMANDS).encode() in done.stderr
 
 
+EVERY_HELP = [
+    *([name] for name in COMMANDS if name not in ("debug", "sandbox", "execpolicy")),
+    *(["debug", name] for name in ("landlock", "seatbelt")),
+    *(["execpolicy", name] for name in ("check", "explain", "fmt", "test")),
+    [],
+]
+
+
+@pytest.mark.parametrize("words", EVERY_HELP, ids=" ".join)
+def test_every_help_teaches_by_example_and_tells_the_exit_statuses(
+    tool: Path, words: list[str]
+) -> None:
+    text = run(tool, *words, "--help").stdout.decode()
+    assert "\n  Exit status" in text or "\nExit status" in text
+    # The wrapper is nobody's to call.
+    assert "xample" in text or "A client's configuration" in text or words == ["execve-wrapper"]
+    assert max(map(len, text.splitlines())) <= 102
+
+
+@pytest.mark.parametrize("group", ["debug", "sandbox", "execpolicy"])
+def test_groups_teach_by_example_too(tool: Path, group: str) -> None:
+    assert "Examples:" in run(tool, group, "--help").stdout.decode()
+
+
 @pytest.mark.parametrize(
     ("command", "role"),
     [

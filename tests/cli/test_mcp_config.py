@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import subprocess
 import tomllib
 from pathlib import Path
@@ -238,3 +239,14 @@ class TestWrite:
         done = mcp_config(home, "vscode", "--path", "/proc/nowhere/mcp.json", "--write")
         assert (done.returncode, done.stdout) == (1, "")
         assert "/proc/nowhere" in done.stderr
+
+    def test_what_is_no_file_is_left_alone(self, home: Path) -> None:
+        # A device that a file took the place of would be gone for the whole machine.
+        pipe = home / "pipe"
+        os.mkfifo(pipe)
+        for path, why in ((pipe, "not a regular file"), (home, "Is a directory")):
+            done = mcp_config(home, "claude", "--path", path, "--write")
+            assert (done.returncode, done.stdout) == (1, "")
+            assert done.stderr == f"Error: {path}: {why}\n"
+        assert stat.S_ISFIFO(pipe.lstat().st_mode)
+        assert not (home / "pipe.bak").exists()
