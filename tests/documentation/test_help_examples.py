@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from codex_multitool import roles
 from tests.executables import ROOT, built
 
 RULES = 'prefix_rule(pattern=["git", "push"], decision="forbidden")\n'
@@ -42,7 +41,8 @@ def examples() -> list[str]:
     # Without what other programs make of it: another shell, jq.
     ours = [re.sub(r'^eval "\$\((.*)\)"$', r"\1", line.partition(" | ")[0]) for line in lines]
     assert len(ours) > 20
-    return list(dict.fromkeys(ours))
+    # doctor takes seconds, and is run on the pages.
+    return [line for line in dict.fromkeys(ours) if not line.startswith("codex-multitool doctor")]
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,6 @@ def test_example_is_understood(home: Path, line: str) -> None:
         timeout=120,
     )
     said = f"{line}\n{done.stdout}\n{done.stderr}"
-    assert roles.CLI in line or roles.LINUX_SANDBOX in line
     assert not re.search(r"(?im)^usage: ", done.stderr), said
     assert done.returncode != NOT_STARTED, said
     assert "Traceback" not in done.stderr, said
