@@ -137,6 +137,7 @@ async def _run(
                 pool,
                 setup.environments,
                 setup.config.limits,
+                own_mounts=setup.config.protect == "namespace",
             )
             if notice is not None:
                 record.note(notice)

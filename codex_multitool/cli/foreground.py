@@ -121,6 +121,7 @@ class Foreground:
             writable=writable,
             own_shell=lambda: OwnShell(self._shell, tuple(self._task.words)),
             watch=self._watch,
+            own_mounts=self._settings.own_mounts,
             trace=self._record.trace(nursery),
         )
         wrapper = self._settings.wrapper
@@ -171,6 +172,7 @@ class Foreground:
                     descriptors=[(0, 0), (1, 1), (2, 2), *way.descriptors],
                     confinement=confinement,
                     limits=kernel_limits(self._settings.limits),
+                    mounts=self._watch.standing() if self._settings.own_mounts else (),
                     ignored=self._task.ignored,
                     listener=way.listener,
                 )

@@ -58,6 +58,7 @@ class Config(NamedTuple):
     rules: tuple[str, ...] = ()
     approval_timeout: float | None = None
     dangerous_commands: str | None = None
+    protect: str | None = None
     keep_environment: tuple[str, ...] = ()
     drop_environment: tuple[str, ...] = ()
     limits: Limits = Limits()
@@ -111,6 +112,7 @@ def configuration(
         rules=get((), OURS, "rules"),
         approval_timeout=get(None, OURS, "approval_timeout"),
         dangerous_commands=get(None, OURS, "dangerous_commands"),
+        protect=get(None, OURS, "protect"),
         keep_environment=get((), OURS, "keep_environment"),
         drop_environment=get((), OURS, "drop_environment"),
         limits=Limits(

@@ -90,6 +90,7 @@ SETTINGS = Table(
                 "rules": array(path),
                 "approval_timeout": seconds,
                 "dangerous_commands": choice("ask", "run"),
+                "protect": choice("check", "namespace"),
                 "keep_environment": array(beginning),
                 "drop_environment": array(beginning),
                 "max_memory": limit(size),

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import trio
@@ -64,25 +65,30 @@ async def start_outside(context: Context, escalated: Escalated) -> "Outside":
     script = program.kind is Kind.SCRIPT
     # A script asks for its own name: it gets it, unless the sandbox could put another file there.
     by_name = script and untrusted(program, context.writable) is None
-    process = await launcher.spawn(
-        Spawn(
-            path=os.fsencode(path),
-            argv=[os.fsencode(word) for word in escalated.argv],
-            environment={os.fsencode(k): os.fsencode(v) for k, v in environment.items()},
-            workdir=escalated.workdir,
-            descriptors=escalated.descriptors,
-            program=None if by_name else program.fd,
-            script=script,
-            umask=inherited.umask,
-            nice=inherited.nice,
-            blocked=inherited.blocked,
-            ignored=inherited.ignored,
+    with ExitStack() as stack:
+        workdir, executed = escalated.workdir, program.fd
+        if context.own_mounts:
+            workdir, executed = _through_our_mounts((workdir, executed), stack)
+        process = await launcher.spawn(
+            Spawn(
+                path=os.fsencode(path),
+                argv=[os.fsencode(word) for word in escalated.argv],
+                environment={os.fsencode(k): os.fsencode(v) for k, v in environment.items()},
+                workdir=workdir,
+                descriptors=escalated.descriptors,
+                program=None if by_name else executed,
+                script=script,
+                umask=inherited.umask,
+                nice=inherited.nice,
+                blocked=inherited.blocked,
+                ignored=inherited.ignored,
+            )
         )
-    )
     # While the program starts: nothing waits for this look.
-    absence = context.watch.left(
-        lambda: rest(launcher.pid, outside=process.pid, held=escalated.held)
-    )
+    with trio.CancelScope(shield=True):
+        absence = await context.watch.left(
+            lambda: rest(launcher.pid, outside=process.pid, held=escalated.held)
+        )
     return Outside(launcher, process, escalated, path, absence)
 
 
@@ -140,6 +146,24 @@ class Outside:
             await self._launcher.signal(self._process, number)
         # The stand-in has gone: nobody is left to hear how the program ends.
         await self._launcher.signal(self._process, signal.SIGKILL)
+
+
+def _through_our_mounts(fds: tuple[int, int], stack: ExitStack) -> list[int]:
+    """The same files where we see them, too.
+
+    Through the sandbox's mounts a working directory has no path, what is kept from the sandbox is
+    read-only, and no program is setuid: getcwd(3), mount_namespaces(7).
+    """
+    found = []
+    for fd in fds:
+        try:
+            ours = os.open(os.readlink(f"/proc/self/fd/{fd}"), os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            found.append(fd)
+            continue
+        stack.callback(os.close, ours)
+        found.append(ours if os.path.samestat(os.fstat(ours), os.fstat(fd)) else fd)
+    return found
 
 
 def _executed_path(program: Program, asked: str, writable: Collection[str]) -> str:

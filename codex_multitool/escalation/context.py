@@ -63,8 +63,9 @@ class Context:
     ask: puts a question, returns (accept | decline | cancel | unavailable, reason or None).
     record: takes every verdict worth telling; note: whatever else the reader of the result should
     know. writable: directories the sandbox may write now, or could at any time before. own_shell:
-    the call's shell. watch: over the protected names. trace: takes every exec, if given, as
-    (process id, request, what `decide` said, final verdict).
+    the call's shell. watch: over the protected names. own_mounts: whether the sandbox has mounts
+    of its own for them. trace: takes every exec, if given, as (process id, request, what `decide`
+    said, final verdict).
     """
 
     judgement: Judgement
@@ -76,6 +77,7 @@ class Context:
     writable: Collection[str]
     own_shell: Callable[[], OwnShell]
     watch: Watch = field(default_factory=lambda: Guard().begin(()))
+    own_mounts: bool = False
     trace: Trace | None = None
 
 

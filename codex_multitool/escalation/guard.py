@@ -12,11 +12,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+import trio
+
 from codex_multitool.escalation import protected
 from codex_multitool.escalation.protected import Change, Snapshot
 from codex_multitool.escalation.protected_look import look, within
 
 _CLOCK_REALTIME_COARSE = 5  # linux/time.h: the one that files get
+_TRIES, _PAUSE_SECONDS = 5, 0.0005  # to find the sandbox asleep, while a program starts
 _MAX_KNOWN = 32  # places remembered, and looked at in each call
 
 
@@ -165,11 +168,25 @@ class Watch:
         """A human agreed to what was found."""
         self._guard.agree(finding)
 
-    def left(self, rest: Callable[[], Rest]) -> "Absence":
+    def standing(self) -> list[tuple[bytes, bool]]:
+        """What a mount namespace can keep from the command: see `Spawn.mounts`."""
+        if not self._writes:
+            return []
+        found = protected.standing(self._guard.look().state)
+        return [(os.fsencode(path), whole) for path, whole in found]
+
+    async def left(self, rest: Callable[[], Rest]) -> "Absence":
         """A program of the command has just been started outside its sandbox."""
         self._left = True
-        alone = self._writes and self._guard.alone()
-        before = rest() if alone else None
+        before = None
+        for _ in range(_TRIES):
+            if not (self._writes and self._guard.alone()):
+                break
+            before = rest()
+            if before is not None:
+                break
+            # Its caller's parent is about to wait for it.
+            await trio.sleep(_PAUSE_SECONDS)
         return Absence(self._guard, rest, None if self._guard.look() else before)
 
     def notes(self, *, ended: bool) -> list[str]:

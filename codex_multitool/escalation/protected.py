@@ -4,6 +4,7 @@ Programs outside the sandbox obey what stands there: git its hooks and settings,
 .envrc, an editor or an agent its tasks and servers.
 """
 
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ STATE = {
     )),
 }  # fmt: skip
 
+_WHOLE = frozenset((*NAMES[1:], "hooks"))
 _MAX_TOLD = 5  # paths in one sentence
 
 WROTE, REMOVED, CHANGED_MODE = "wrote", "removed", "changed the mode of"
@@ -86,6 +88,25 @@ def unseen(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
         for path, entry in sorted(snapshot.items())
         if not entry.kind
     )
+
+
+def standing(snapshot: Snapshot) -> list[tuple[str, bool]]:
+    """What can be kept from a command that is about to start: paths, and whether as a whole.
+
+    A repository itself must be written for a commit, and only stay where it is.
+    """
+    found: list[tuple[str, bool]] = []
+    whole: set[str] = set()
+    for path, entry in sorted(snapshot.items()):
+        name = path.rpartition("/")[2]
+        if not whole.isdisjoint(_above(path)):
+            continue
+        if stat.S_ISREG(entry.kind) or (stat.S_ISDIR(entry.kind) and name in _WHOLE):
+            whole.add(path)
+            found.append((path, True))
+        elif stat.S_ISDIR(entry.kind) and name == ".git":
+            found.append((path, False))
+    return found
 
 
 def told(found: Iterable[Change], quoted: Callable[[str], str] | None = None) -> str:

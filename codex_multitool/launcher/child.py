@@ -22,6 +22,7 @@ from codex_multitool.interception.filter import exec_filter
 from codex_multitool.interception.kernel import KernelError
 from codex_multitool.interception.listener import install
 from codex_multitool.launcher.hardening import Limits
+from codex_multitool.launcher.mounts import bind, unshare_mounts
 from codex_multitool.launcher.protocol import KILLABLE, NONE, NOT_KILLABLE
 from codex_multitool.sandbox import enforce
 
@@ -57,6 +58,8 @@ def run(spec: dict[str, Any], received: list[int], report: int, started_with: Li
         _limits(spec, started_with)
         step = "signals"
         _signals(spec)
+        step = 'protected names (codex_multitool.protect = "namespace")'
+        _keep(spec)
         step = "sandbox"
         _confine(spec, received)
         step = "exec filter"
@@ -120,6 +123,23 @@ def _signals(spec: dict[str, Any]) -> None:
     for number in _CHANGED | ignored:
         _signal.signal(number, _IGNORE if number in ignored else _DEFAULT)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, spec["blocked"])
+
+
+def _keep(spec: dict[str, Any]) -> None:
+    """Make paths read-only for this process and all below it."""
+    if not spec["mounts"]:
+        return
+    before = os.stat(".")
+    unshare_mounts()
+    for path, read_only in spec["mounts"]:
+        try:
+            bind(path, read_only=read_only)
+        except FileNotFoundError:
+            continue  # it went meanwhile: the look after the command tells
+    # The working directory may be one that something is mounted over by now.
+    os.chdir(os.getcwd())
+    if not os.path.samestat(os.stat("."), before):
+        raise FileNotFoundError(errno.ENOENT, "the working directory was replaced")
 
 
 def _confine(spec: dict[str, Any], received: list[int]) -> None:

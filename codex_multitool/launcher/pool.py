@@ -38,7 +38,8 @@ class Spawn:
     /dev/null where not named. confinement: None runs outside any sandbox. umask, nice, limits
     ((kind, soft, hard)...), blocked and ignored signals: as the process shall find them.
     die_with_launcher: killed at once when its launcher is. listener: socket on which the process,
-    put under the exec filter, hands over the listener.
+    put under the exec filter, hands over the listener. mounts: paths that it cannot rename or
+    remove, each with whether it cannot write it either; they are in a mount namespace of its own.
     """
 
     path: bytes
@@ -56,6 +57,7 @@ class Spawn:
     ignored: Sequence[int] = ()
     die_with_launcher: bool = True
     listener: int | None = None
+    mounts: Sequence[tuple[bytes, bool]] = ()
 
 
 @dataclass
@@ -123,6 +125,7 @@ class Launcher:
             "blocked": tuple(map(int, spawn.blocked)),
             "ignored": tuple(map(int, spawn.ignored)),
             "die_with_launcher": spawn.die_with_launcher,
+            "mounts": tuple(spawn.mounts),
         }
         self._numbers += 1
         process = self._processes[self._numbers] = Process(self._numbers)

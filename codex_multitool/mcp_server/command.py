@@ -168,6 +168,7 @@ class Command:
             writable=self._writable,
             own_shell=lambda: OwnShell(self._shell, self._argv),
             watch=self._watch,
+            own_mounts=self._settings.own_mounts,
         )
 
     async def _start(self, launcher: Launcher, pipes: Pipes, way: ByKernel | ByWrapper) -> Process:
@@ -187,6 +188,7 @@ class Command:
                     descriptors=[*pipes.write_ends(), *way.descriptors],
                     confinement=self._confinement,
                     limits=kernel_limits(settings.limits),
+                    mounts=self._watch.standing() if settings.own_mounts else (),
                     listener=way.listener,
                 )
             )

@@ -71,6 +71,7 @@ class Service:
     judgement: Judgement
     environments: Environments
     limits: Limits
+    own_mounts: bool
     patience: float
     workspace: str
     state: SandboxState | None
@@ -111,6 +112,7 @@ def _service(options: Options) -> Service:
         ),
         environments=environments,
         limits=config.limits,
+        own_mounts=config.protect == "namespace",
         patience=options.patience or config.approval_timeout or _PATIENCE,
         workspace=place,
         state=SandboxState(config.policy(), place) if config.sandbox_mode else None,
@@ -139,6 +141,7 @@ async def _start(service: Service, stdio: Stdio, zygote: socket.socket) -> int:
                 pool,
                 service.environments,
                 service.limits,
+                own_mounts=service.own_mounts,
             )
             own = _own(service, found)
         except StartError as error:

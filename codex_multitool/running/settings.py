@@ -28,7 +28,7 @@ class StartError(Exception):
 class Settings:
     """What all commands have in common. shell, wrapper: absolute paths.
 
-    wrapper: None in kernel mode.
+    wrapper: None in kernel mode. own_mounts: protected names are kept by a mount namespace.
     """
 
     shell: str
@@ -37,6 +37,7 @@ class Settings:
     environment: Mapping[str, str]
     surroundings: Surroundings
     limits: Limits = Limits()  # noqa: RUF009 — a tuple
+    own_mounts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +69,13 @@ async def settings(
     pool: Pool,
     environments: Environments | None = None,
     limits: Limits | None = None,
+    *,
+    own_mounts: bool = False,
 ) -> tuple[Settings, str | None]:
     """The settings, and what the user must be told of them. Raises StartError.
 
     environments: without them commands have all that this process has. limits: without them, the
-    defaults.
+    defaults. own_mounts: as of Settings.
     """
     environments = environments or Environments(dict(os.environ), dict(os.environ))
     environment, limits = environments.shell, limits or Limits()
@@ -89,7 +92,7 @@ async def settings(
     surroundings = _surroundings(environments)
     if wanted.mode != WRAPPER and refused is None:
         shell = wanted.shell or wanted.stock_shell
-        return Settings(shell, None, judgement, environment, surroundings, limits), None
+        return Settings(shell, None, judgement, environment, surroundings, limits, own_mounts), None
     patched = wanted.shell or wanted.patched_shell
     if patched is None:
         because = "--intercept=wrapper" if refused is None else f"no kernel interception: {refused}"
@@ -104,7 +107,9 @@ async def settings(
             f"{refused}."
         )
         log.warning("%s", notice)
-    found = Settings(patched, wanted.wrapper, judgement, environment, surroundings, limits)
+    found = Settings(
+        patched, wanted.wrapper, judgement, environment, surroundings, limits, own_mounts
+    )
     return found, notice
 
 

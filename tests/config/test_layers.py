@@ -54,6 +54,7 @@ shell = "/bin/dash"
 rules = ["a.rules", "/b.rules"]
 approval_timeout = 5
 dangerous_commands = "run"
+protect = "namespace"
 keep_environment = ["K*"]
 drop_environment = ["D"]
 max_memory = "1G"
@@ -85,6 +86,7 @@ max_open_files = 64
         rules=(f"{home}/a.rules", "/b.rules"),
         approval_timeout=5.0,
         dangerous_commands="run",
+        protect="namespace",
         keep_environment=("K*",),
         drop_environment=("D",),
         limits=Limits(memory=1 << 30, processes=100, cpu_seconds=60, file_size=1000, open_files=64),

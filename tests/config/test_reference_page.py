@@ -26,6 +26,7 @@ CHOSEN_LATER = {
     "codex_multitool.intercept",
     "codex_multitool.approval_timeout",
     "codex_multitool.dangerous_commands",
+    "codex_multitool.protect",
 }
 
 

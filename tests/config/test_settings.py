@@ -292,8 +292,8 @@ def keys(table: Table, path: Key = ()) -> list[str]:
 
 
 def test_these_are_the_settings() -> None:
-    ours = """intercept shell rules approval_timeout dangerous_commands keep_environment
-        drop_environment max_memory max_processes max_cpu_seconds max_file_size
+    ours = """intercept shell rules approval_timeout dangerous_commands protect
+        keep_environment drop_environment max_memory max_processes max_cpu_seconds max_file_size
         max_open_files"""
     environment = """inherit ignore_default_excludes exclude set.* include_only filters.*
         experimental_use_profile"""

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -164,6 +164,7 @@ class Bench:
     folder: Path
     rules: str = ""
     environment: dict[str, str] = field(default_factory=dict)
+    own_mounts: bool = False
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -183,7 +184,8 @@ class Bench:
         policy = parse([Source("test.rules", self.rules)])
         surroundings = Surroundings(environment)
         judgement = Judgement(policy)
-        return Settings(self.way.shell, self.way.wrapper, judgement, environment, surroundings)
+        found = Settings(self.way.shell, self.way.wrapper, judgement, environment, surroundings)
+        return replace(found, own_mounts=self.own_mounts)
 
     def run(self, scenario: Callable[[Tool], Awaitable[T]]) -> T:
         """Run a scenario; whatever its calls left running ends with it."""
