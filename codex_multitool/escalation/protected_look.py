@@ -22,7 +22,7 @@ MAX_DEPTH = 8  # of directories under one name
 MAX_CONTENT = 128 * 1024  # bytes of one file; a longer one is compared by its times
 _MAX_ALL_CONTENT = 4 * 1024 * 1024
 _MAX_POINTER = 4096
-_MAX_NAMES = 4096  # in the directories where git writes
+_MAX_NAMES = 1024  # looked through for links where git writes
 # Where git writes through a link that is there already, and how deep.
 _WRITTEN = (("logs", MAX_DEPTH), ("objects", 0))
 
@@ -52,11 +52,16 @@ class _TooMuchError(Exception):
     """More than is looked at."""
 
 
+class _TooManyNamesError(Exception):
+    """More than is looked through for links."""
+
+
 class _Walk:
     def __init__(self, roots: Collection[str]) -> None:
         self._roots = roots
         self.entries: dict[str, Entry] = {}
         self._left = 0
+        self._names_left = 0
         self._all_left = MAX_ALL_ENTRIES
         self._content_left = _MAX_ALL_CONTENT
 
@@ -260,24 +265,34 @@ class _Walk:
                 if inner is not None:
                     self._links(inner, below, deep)
 
-    def _links(self, fd: int, path: str, depth: int) -> None:
+    def _links(self, fd: int, path: str, deep: int) -> None:
         """Take in the symbolic links in a directory, and in those below it."""
+        self._names_left = _MAX_NAMES
         try:
-            found = _kinds(fd)
+            self._links_below(fd, path, deep)
+        except _TooManyNamesError:
+            # The first directory is counted before anything of it is taken in.
+            for seen in [it for it in self.entries if deep and it.startswith(path + "/")]:
+                del self.entries[seen]
+            self._unseen(path, "too many files")
+
+    def _links_below(self, fd: int, path: str, deep: int) -> None:
+        try:
+            found = _kinds(fd, self._names_left + 1)
         except OSError as error:
             self._unseen(path, str(error.strerror))
             return
-        if len(found) > _MAX_NAMES:
-            self._unseen(path, "too many files")
-            return
+        self._names_left -= len(found)
+        if self._names_left < 0:
+            raise _TooManyNamesError
         for name, is_link, is_directory in found:
             below = f"{path}/{name}"
             if is_link:
                 self._entry(fd, name, below)
-            elif depth and is_directory:
+            elif deep and is_directory:
                 with self._opened(fd, name, stat.S_IFDIR, below) as inner:
                     if inner is not None:
-                        self._links(inner, below, depth - 1)
+                        self._links_below(inner, below, deep - 1)
 
     def _modules(self, fd: int, name: str, path: str, depth: int) -> None:
         """The repositories of submodules, whose names may have slashes."""
@@ -322,14 +337,14 @@ class _Walk:
             os.close(inner)
 
 
-def _kinds(fd: int) -> list[tuple[str, bool, bool]]:
+def _kinds(fd: int, most: int) -> list[tuple[str, bool, bool]]:
     """What is in a directory, opened in whatever way: names, whether links, whether directories."""
     listed = os.open(".", _LISTED, dir_fd=fd)
     try:
         with os.scandir(listed) as listing:
             return [
                 (it.name, it.is_symlink(), it.is_dir(follow_symlinks=False))
-                for it in islice(listing, _MAX_NAMES + 1)
+                for it in islice(listing, most)
             ]
     finally:
         os.close(listed)

@@ -256,6 +256,17 @@ def test_whatever_an_enemy_puts_there_is_a_change(
     assert different(place, lambda place: make(place / name))
 
 
+def test_many_logs_are_told_and_take_nothing_else_along(place: Path) -> None:
+    def change(place: Path) -> None:
+        for number in range(1100):
+            (place / f".git/logs/{number % 40}").mkdir(exist_ok=True)
+            (place / f".git/logs/{number % 40}/{number}").touch()
+        (place / ".git/logs/link").symlink_to("/elsewhere")
+
+    assert different(place, change) == ["wrote .git/logs"]
+    assert different(place, write(".git/config")) == ["wrote .git/config"]
+
+
 def test_what_is_too_much_is_told_and_no_change_of_its_own(place: Path) -> None:
     crowded(place / ".codex")
     seen = look([str(place)])
