@@ -76,7 +76,7 @@ def entries() -> list[Entry]:
         assert command is not None, name
         if full not in ALIASES:
             found += _with_subcommands(full, command, summary)
-    summaries = dict(cli.ROLES.values())
+    summaries = dict(reversed(cli.ROLES.values()))  # a second name says only that it is one
     server = _of_command(roles.MCP_SERVER, mcp_server, summaries[roles.MCP_SERVER])
     return [
         *found,
@@ -134,7 +134,7 @@ def _of_text(name: str, text: str, summary: str) -> Entry:
 
 
 def _place(entry: Entry, paragraph: str, *, kept: bool) -> None:
-    if paragraph.lstrip().startswith("Exit status:"):
+    if paragraph.lstrip().startswith("Exit status"):
         return  # the reference has all of them
     head, _, rest = paragraph.strip("\n").partition("\n")
     if kept and head == "Examples:":
@@ -172,7 +172,7 @@ def _concerns(readers: str, name: str) -> bool:
 def roff(entry: Entry, others: Sequence[Entry]) -> str:
     """The entry as a man page."""
     title = f'.TH {entry.page.upper()} 1 "" "{roles.CLI} {__version__}" "User Commands"'
-    lines = [title.replace("-", r"\-"), ".SH NAME"]
+    lines = [title.replace("-", r"\-"), ".nh", ".ad l", ".SH NAME"]
     lines.append(f"{_escaped(entry.page)} \\- {_escaped(_lowered(entry.summary))}")
     lines += [".SH SYNOPSIS", *_filled(f"`{entry.name}`{entry.usage.removeprefix(entry.name)}")]
     lines.append(".SH DESCRIPTION")

@@ -52,7 +52,8 @@ def unavailable(what: str) -> str | None:
 
 @pytest.mark.parametrize("name", WITH_COMMANDS)
 def test_commands_do_what_the_page_says(session: Session, name: str) -> None:
-    needed = any("codex-multitool exec " in block.text for block in blocks(name))
+    confined = ("codex-multitool exec ", "codex-multitool debug ")
+    needed = any(words in block.text for block in blocks(name) for words in confined)
     if needed and (reason := unavailable("kernel interception")):
         pytest.skip(reason)
     missing = []

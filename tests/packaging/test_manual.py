@@ -84,6 +84,19 @@ def test_the_page_has_every_status_and_example_of_the_help(pages: Path, name: st
         assert first.replace("'", r"\(aq") in section(text, "EXAMPLES")
 
 
+def test_pages_are_named_by_what_the_program_does(pages: Path) -> None:
+    for name in NAMES:
+        assert "same as" not in section(page(pages, name), "NAME"), name
+
+
+def test_building_makes_the_pages() -> None:
+    command = ["make", "--dry-run", "--what-if=packaging/manual.py", "build"]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert "packaging/manual.py --man dist/share/man/man1" in done.stdout, done.stderr
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_pages_it_refers_to_are_there(pages: Path, name: str) -> None:
     others = re.findall(r"([a-z-]+)\(1\)", section(page(pages, name), "SEE ALSO"))
