@@ -30,6 +30,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "codex_multitool"
 CACHE = ROOT / "build" / "dependencies"
+_LAYOUT = "2"  # of that folder: to be changed with what `install` leaves there
 
 # `-IS archive` would do, but then runpy finds __main__, which imports contextlib, functools and
 # importlib.util: as long again as the interpreter's own start. So the first line carries the code.
@@ -144,7 +145,7 @@ def dependencies() -> Path:
     """A folder with the dependencies, compiled; made once per set of inputs."""
     wanted = requirements()
     versions = tested_versions(wanted)
-    identity = "\n".join([sys.version, sysconfig.get_platform(), *wanted, *versions, ""])
+    identity = "\n".join([_LAYOUT, sys.version, sysconfig.get_platform(), *wanted, *versions, ""])
     target = CACHE / hashlib.sha256(identity.encode()).hexdigest()[:16]
     if target.is_dir():
         return target
@@ -173,6 +174,9 @@ def install(folder: Path, wanted: list[str], versions: list[str]) -> None:
     if subprocess.run(command, env={**os.environ, **settings}, check=False).returncode != 0:
         raise BuildError("pip could not install the dependencies; its messages are above")
     shutil.rmtree(folder / "bin", ignore_errors=True)
+    # Only for the types of starlark-pyo3; msgspec loads it where it finds it, and inspect with it,
+    # which is an eighth of what the server does before its first answer.
+    (folder / "typing_extensions.py").unlink(missing_ok=True)
     compileall.compile_dir(
         folder,
         quiet=2,  # some packages carry test files that are meant not to compile

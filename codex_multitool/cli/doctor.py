@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 from collections.abc import Sequence
 
 import click
-import trio
 
 from codex_multitool.cli import findings
 from codex_multitool.cli.colours import coloured
@@ -18,9 +16,7 @@ from codex_multitool.cli.findings import MISSING, OK, Finding
 from codex_multitool.cli.installation import installation
 from codex_multitool.cli.machine import machine
 from codex_multitool.cli.users_files import users_files
-from codex_multitool.launcher.main import start_zygote
-from codex_multitool.launcher.pool import LauncherError, Pool
-from codex_multitool.running.probe import refusal
+from codex_multitool.running.probe import Probe
 
 HELP = """\
 Try every protection and capability of this machine; one line each: its state (ok, weaker or
@@ -49,8 +45,8 @@ _WIDEST = 26  # columns for names; a longer one moves the rest of its line
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def doctor(as_json: bool) -> None:
     """Find out what holds here."""
-    # Before anything else: the zygote is forked from a process with one thread.
-    interception = _interception(start_zygote())
+    # Before anything else: the trial is forked from a process with one thread.
+    interception = _interception()
     files, roots = users_files()
     found = [*machine(), interception, *installation(interception.state == OK, roots), *files]
     if as_json:
@@ -61,25 +57,16 @@ def doctor(as_json: bool) -> None:
     sys.exit(0 if findings.full(found) else 1)
 
 
-def _interception(zygote: socket.socket) -> Finding:
+def _interception() -> Finding:
     name = "kernel interception"
-    refused = trio.run(_tried, zygote)
+    try:
+        refused = Probe().refusal()
+    except OSError as error:
+        refused = f"it cannot be tried: {error.strerror}"
     if refused is None:
         return Finding(name, OK, "an exec was judged and watched")
     follows = "only a patched shell's own execs are judged"
     return Finding(name, MISSING, refused, follows, "see the lines about seccomp and ptrace")
-
-
-async def _tried(zygote: socket.socket) -> str | None:
-    async with trio.open_nursery() as nursery:
-        try:
-            refused = await refusal(Pool(zygote, nursery), dict(os.environ))
-        except LauncherError as error:
-            refused = str(error)
-        except OSError as error:
-            refused = f"it cannot be tried: {error.strerror}"
-        nursery.cancel_scope.cancel()
-    return refused
 
 
 def _print(found: Sequence[Finding]) -> None:

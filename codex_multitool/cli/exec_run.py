@@ -1,6 +1,7 @@
 """`exec` from its options to its exit status: one command in the foreground, and what is told."""
 
 import json
+import logging
 import math
 import os
 import shlex
@@ -24,18 +25,22 @@ from codex_multitool.config.settings import OURS
 from codex_multitool.escalation.decide import Judgement
 from codex_multitool.launcher.pool import LauncherError, Pool
 from codex_multitool.running import shells
+from codex_multitool.running.choice import Choice, Interception, StartError, choose, load_rules
 from codex_multitool.running.configured import (
     Environments,
     configured,
     configured_shell,
     workspace,
 )
-from codex_multitool.running.settings import Interception, StartError, load_rules, settings
+from codex_multitool.running.probe import Probe
+from codex_multitool.running.settings import settings
 from codex_multitool.running.standard_streams import write_all
 from codex_multitool.sandbox.enforce import SandboxError
 from codex_multitool.sandbox.policy import READ_ONLY, WORKSPACE_WRITE
 
 CANNOT_EXECUTE = 126  # from here on the status tells of the start, or of a signal
+
+log = logging.getLogger(__name__)
 
 
 class NotRunError(Exception):
@@ -70,7 +75,7 @@ class Setup:
 
     config: Config
     environments: Environments
-    interception: Interception
+    choice: Choice
     judgement: Judgement
     workspace: str
 
@@ -98,6 +103,8 @@ def run(options: Options, zygote: socket.socket) -> int:
 def _set_up(options: Options, record: Record) -> Setup:
     """What is in force: the options, then the configuration. Raises StartError, ConfigError."""
     config, environments = configured(options.cwd, options.overrides)
+    for warning in config.warnings:
+        log.warning("%s", warning)
     refuse_both(config, "--sandbox", options.mode, "sandbox_mode")
     refuse_both(config, "--shell", options.shell, OURS, "shell")
     refuse_both(config, "--intercept", options.intercept, OURS, "intercept")
@@ -119,7 +126,10 @@ def _set_up(options: Options, record: Record) -> Setup:
             record.note(
                 f"{options.cwd} is not writable: {why_none}; --sandbox=workspace-write opens it"
             )
-    return Setup(config, environments, interception, judgement, place)
+    choice = choose(interception, lambda: Probe().refusal())
+    if choice.notice is not None:
+        record.note(choice.notice)
+    return Setup(config, environments, choice, judgement, place)
 
 
 async def _run(
@@ -131,16 +141,13 @@ async def _run(
     async with trio.open_nursery() as listening:
         pool = Pool(zygote, listening)
         try:
-            found, notice = await settings(
-                setup.interception,
+            found = settings(
+                setup.choice,
                 setup.judgement,
-                pool,
                 setup.environments,
                 setup.config.limits,
                 own_mounts=setup.config.protect == "namespace",
             )
-            if notice is not None:
-                record.note(notice)
             task = Task(
                 words=_argv(found.shell, options.words),
                 cwd=options.cwd,
@@ -150,7 +157,7 @@ async def _run(
                 ignored=options.ignored,
             )
             outcome = await Foreground(found, task, human, record).run(pool)
-        except (StartError, LauncherError, SandboxError, OSError) as error:
+        except (LauncherError, SandboxError, OSError) as error:
             failure = error  # a nursery would wrap it in a group
         listening.cancel_scope.cancel()
     if failure is not None:

@@ -15,7 +15,7 @@ import signal
 import socket
 from typing import Any
 
-import prctl
+import _prctl  # type: ignore[import-not-found]  # see sandbox/enforce.py
 
 from codex_multitool.interception.architecture import architecture
 from codex_multitool.interception.filter import exec_filter
@@ -30,6 +30,7 @@ FAILED_STATUS = 127
 # Made when the zygote loads this module: every fork has them.
 _MACHINE = architecture(os.uname().machine)
 _EXEC_FILTER = b"" if _MACHINE is None else exec_filter(_MACHINE)
+_BEFORE_ANOTHER = b"" if _MACHINE is None else exec_filter(_MACHINE, followed=True)
 _NO_LIMIT = 1 << 64
 # What Python and the launcher change for themselves: a command expects the defaults.
 _CHANGED = frozenset(map(int, (
@@ -90,7 +91,7 @@ def _place(received: list[int], targets: list[int]) -> None:
 def _session(spec: dict[str, Any]) -> None:
     os.setsid()
     if spec["die_with_launcher"]:
-        prctl.set_pdeathsig(signal.SIGKILL)
+        _prctl.prctl(_prctl.PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _limits(spec: dict[str, Any], started_with: Limits) -> None:
@@ -151,26 +152,37 @@ def _confine(spec: dict[str, Any], received: list[int]) -> None:
             ruleset=received[ruleset] if ruleset != NONE else None,
             restrict_flags=restrict_flags,
             filter=program,
-        )
+        ),
+        but_filter=spec["listener"] != NONE,
     )
 
 
 def _intercept(spec: dict[str, Any], received: list[int]) -> None:
-    """Put this process under the exec filter; its next execve waits for the server's answer."""
-    if spec["listener"] == NONE:
-        return
+    if spec["listener"] != NONE:
+        program = spec["confinement"] and spec["confinement"][2]
+        hand_over_listener(received[spec["listener"]], program or b"")
+
+
+def hand_over_listener(channel: int, more: bytes = b"") -> None:
+    """Put this process under the exec filter; its next execve waits for who has the other end.
+
+    channel: a socket, closed when this returns. more: a filter for all other calls, installed with
+    it. Raises KernelError, or OSError.
+    """
     if _MACHINE is None:
         raise OSError(errno.ENOSYS, f"no exec filter for {os.uname().machine}")
+    program = _BEFORE_ANOTHER + more if more else _EXEC_FILTER
     try:
-        fd, killable = install(_MACHINE, _EXEC_FILTER)
+        fd, killable = install(_MACHINE, program)
     except KernelError as error:
         if error.errno != errno.EACCES:
             raise
         # Without privilege a filter takes no_new_privs, seccomp(2): no sandbox has set it here.
-        prctl.set_no_new_privs(1)
-        fd, killable = install(_MACHINE, _EXEC_FILTER)
-    with socket.socket(fileno=received[spec["listener"]]) as channel:
-        socket.send_fds(channel, [KILLABLE if killable else NOT_KILLABLE], [fd])
+        _prctl.prctl(_prctl.PR_SET_NO_NEW_PRIVS, 1)
+        fd, killable = install(_MACHINE, program)
+    # What it is needs not be asked of the kernel.
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=channel) as connection:
+        socket.send_fds(connection, [KILLABLE if killable else NOT_KILLABLE], [fd])
     os.close(fd)
 
 

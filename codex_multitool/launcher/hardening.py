@@ -2,7 +2,7 @@
 
 import resource
 
-import prctl
+import _prctl  # type: ignore[import-not-found]  # see sandbox/enforce.py
 
 _MOST_DESCRIPTORS = 1 << 16
 
@@ -19,7 +19,7 @@ def harden() -> Limits:
 
     Returns the limits changed, (kind, soft, hard) as found: what others' programs get back.
     """
-    prctl.set_dumpable(0)
+    _prctl.prctl(_prctl.PR_SET_DUMPABLE, 0)
     core, files = (
         (kind, *resource.getrlimit(kind)) for kind in (resource.RLIMIT_CORE, resource.RLIMIT_NOFILE)
     )

@@ -18,10 +18,11 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
-import prctl
+import _prctl  # type: ignore[import-not-found]  # see sandbox/enforce.py
 
 from codex_multitool.launcher import child, protocol, tree
 from codex_multitool.launcher.hardening import Limits
+from codex_multitool.sandbox import kernel
 
 _CHUNK = 1 << 16
 _KILL_ROUND_MS = 2  # between two rounds of killing: time for exits to be reaped
@@ -40,6 +41,7 @@ def start_zygote(started_with: Limits = ()) -> socket.socket:
         # A collector that looks at what forks share makes copies of it.
         gc.freeze()
         gc.disable()
+        kernel.load()
         ours.close()
         _let_go(theirs.fileno())
         _run_service("codex-zygote", Zygote(theirs, started_with).serve)
@@ -50,8 +52,8 @@ def start_zygote(started_with: Limits = ()) -> socket.socket:
 def _run_service(name: str, serve: Callable[[], None]) -> None:
     status = 1
     try:
-        prctl.set_name(name)
-        prctl.set_child_subreaper(1)
+        _prctl.prctl(_prctl.PR_SET_NAME, name)
+        _prctl.prctl(_prctl.PR_SET_CHILD_SUBREAPER, 1)
         # What the terminal or the user sends to the group is for the server to act on:
         # it ends us by closing its sockets. Handled, not ignored: what a process ignores, a
         # wrapper whose parent it is would take for the shell's wish.

@@ -1,18 +1,17 @@
-"""The options of the role: checked, then handed to the server."""
+"""The command line of the role as click reads it, with its help and its errors."""
 
-import logging
-import math
-import os
-import socket
-import sys
-from typing import IO, Any
+from collections.abc import Sequence
 
 import click
 
 from codex_multitool import __version__, roles
-from codex_multitool.mcp_server import serving
-from codex_multitool.running import shells, standard_streams
-from codex_multitool.running.settings import StartError
+from codex_multitool.mcp_server.options import (
+    DANGEROUS_COMMANDS,
+    INTERCEPT,
+    SHELL_VARIABLE,
+    Options,
+)
+from codex_multitool.running import standard_streams
 
 NAME = roles.MCP_SERVER
 HELP = f"""\
@@ -35,22 +34,13 @@ A client's configuration, say ~/.codex/config.toml:
 Exit status: 0 when the client has ended, 1 if the server cannot start, 2 for a wrong command
 line, 128+n when signal n ended it.
 """
-_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-
-
-class Failure(click.ClickException):
-    """The server cannot start; the text says why and what to do."""
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        """The text without a usage."""
-        click.echo(f"{NAME}: {self.message}", file or sys.stderr)
 
 
 @click.command(help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", message=f"{NAME} %(version)s")
 @click.option(
     "--intercept",
-    type=click.Choice(["auto", "kernel", "wrapper"]),
+    type=click.Choice(INTERCEPT),
     help="How execs are seen. kernel: every one of the whole process tree, with any shell. "
     "wrapper: those a patched shell does itself. auto: kernel where it works, else wrapper, "
     "and says so.  [default: as configured, else auto]",
@@ -59,7 +49,7 @@ class Failure(click.ClickException):
     "--shell",
     "--bash",
     "shell",
-    envvar="CODEX_BASH_PATH",
+    envvar=SHELL_VARIABLE,
     type=click.Path(readable=False),
     metavar="PATH",
     help="The shell that runs commands; in wrapper mode, a bash or zsh patched to honour "
@@ -89,7 +79,7 @@ class Failure(click.ClickException):
 )
 @click.option(
     "--dangerous-commands",
-    type=click.Choice(["ask", "run"]),
+    type=click.Choice(DANGEROUS_COMMANDS),
     help="What to do with a command like `rm -rf` that no rule names.  [default: as configured, "
     "else ask]",
 )
@@ -107,9 +97,7 @@ class Failure(click.ClickException):
     help="Serve although commands may write this server's own files, rules or configuration, and "
     "so what the next server does.",
 )
-@click.pass_obj
 def command_line(
-    zygote: socket.socket,
     intercept: str | None,
     shell: str | None,
     wrapper: str | None,
@@ -118,53 +106,30 @@ def command_line(
     dangerous_commands: str | None,
     approval_timeout: float | None,
     accept_writable: bool,
-) -> None:
-    """Check what was asked for, and serve."""
-    if approval_timeout is not None and math.isnan(approval_timeout):
-        raise Failure("--approval-timeout nan: nan is no time")
-    _log_to_stderr()
-    options = serving.Options(
+) -> Options:
+    """What was given, as values."""
+    return Options(
         intercept=intercept,
-        shell=shell and _executable(shell, "--shell"),
-        wrapper=_executable(wrapper or roles.executable(roles.EXECVE_WRAPPER), "--execve"),
+        shell=shell,
+        wrapper=wrapper,
         rules=rules,
         preserve_program_paths=preserve_program_paths,
         dangerous_commands=dangerous_commands,
         patience=approval_timeout,
         accept_writable=accept_writable,
     )
-    try:
-        status = serving.serve(options, zygote)
-    except StartError as error:
-        raise Failure(str(error)) from None
-    sys.exit(status)
 
 
-def run(arguments: list[str], zygote: socket.socket) -> int:
-    """Serve as `arguments` say; returns the exit status."""
+def parse(arguments: Sequence[str]) -> Options | int:
+    """The options; or the exit status, where all there is to say has been said."""
     standard_streams.claim()
     try:
-        command_line.main(args=arguments, prog_name=NAME, obj=zygote)
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 1
+        found = command_line.main(args=list(arguments), prog_name=NAME, standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
     except standard_streams.OutputError as error:  # of --help and --version
         if str(error):
             click.echo(f"{NAME}: {error}", err=True)
         return error.status
-    return 0
-
-
-def _log_to_stderr() -> None:
-    level = (os.environ.get("CODEX_MULTITOOL_LOG") or "WARNING").upper()
-    if level not in _LEVELS:
-        raise Failure(f"CODEX_MULTITOOL_LOG={level} is none of {', '.join(_LEVELS)}")
-    form = f"{NAME}: %(levelname)s: %(message)s"
-    logging.basicConfig(stream=sys.stderr, level=level, format=form)
-
-
-def _executable(path: str, option: str) -> str:
-    path = os.path.abspath(path)
-    reason = shells.unusable(path)
-    if reason is not None:
-        raise Failure(f"{option} {path}: {reason}")
-    return path
+    return found if isinstance(found, Options) else int(found)

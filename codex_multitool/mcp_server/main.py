@@ -5,6 +5,7 @@ import signal
 from codex_multitool.launcher.hardening import harden
 from codex_multitool.launcher.main import start_zygote
 from codex_multitool.running import shells
+from codex_multitool.running.probe import Probe
 
 
 def main(argv: list[str]) -> int:
@@ -13,8 +14,9 @@ def main(argv: list[str]) -> int:
     # A terminal's Ctrl-C during start-up ends the process without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     zygote = start_zygote(harden())
+    probe = Probe()
     # Every command is forked from the zygote, and a fork costs what the process has in its memory:
     # the option parser alone, with the threads it knows of, adds half a millisecond to each.
-    from codex_multitool.mcp_server import command_line
+    from codex_multitool.mcp_server import starting
 
-    return command_line.run(argv[1:], zygote)
+    return starting.run(argv[1:], zygote, probe)

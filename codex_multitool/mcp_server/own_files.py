@@ -8,8 +8,10 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 
+from codex_multitool import roles
 from codex_multitool.config.layers import SYSTEM_FILE
 from codex_multitool.escalation.identity import beneath, redirectable
+from codex_multitool.mcp_server.service import Service
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +49,14 @@ class OwnFiles:
                         f"or start the server with {_OPTION}"
                     )
         return None
+
+
+def files_of(service: Service) -> OwnFiles:
+    """Those of the server that serves it."""
+    choice = service.choice
+    executable = roles.executable(roles.MCP_SERVER)
+    files = own_files(executable, service.home, service.rules_files, choice.shell, choice.wrapper)
+    return OwnFiles(files, accepted=service.accept_writable)
 
 
 def own_files(

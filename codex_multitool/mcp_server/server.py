@@ -6,12 +6,11 @@ input. Whatever goes wrong in one of them, the others go on.
 
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import trio
 
-from codex_multitool import __version__
 from codex_multitool.mcp_server import messages, shell_tool
 from codex_multitool.mcp_server.calls import (
     Asker,
@@ -21,6 +20,7 @@ from codex_multitool.mcp_server.calls import (
     SandboxState,
     ToolError,
 )
+from codex_multitool.mcp_server.conversation import NAME, Conversation
 from codex_multitool.mcp_server.messages import Object, RequestId, is_id, named
 from codex_multitool.mcp_server.progress import Progress
 from codex_multitool.mcp_server.questions import Questions
@@ -31,16 +31,10 @@ from codex_multitool.mcp_server.session import (
     Notification,
     Request,
     Response,
-    Session,
 )
 
 log = logging.getLogger(__name__)
 
-NAME = "codex-exec-mcp-server"
-TITLE = "Sandboxed shell"
-# `codex/sandbox-state-meta` is understood but not offered: a client that is offered it sends
-# permission profiles with every call, and those are not supported.
-EXPERIMENTAL = {"codex/sandbox-state": {"version": "1.0.0"}}
 _MAX_CALLS = 256  # at a time; each has a process tree
 
 
@@ -58,32 +52,29 @@ class Server:
 
     run: what a `shell` call does. patience: seconds a human has to answer.
     cwd: what a sandbox state without a directory is relative to. refusal: why calls would fail
-    under a state; the client is told as soon as it sends one.
+    under a state; the client is told as soon as it sends one. begun: what came before there was a
+    server and is not answered, in order.
     """
 
     def __init__(
         self,
         run: Run,
+        conversation: Conversation,
         *,
-        instructions: str,
         patience: float,
         cwd: str,
         refusal: Callable[[SandboxState], str | None] = lambda _: None,
+        begun: Sequence[Event] = (),
     ) -> None:
         self._run = run
+        self._conversation = conversation
         self._refusal = refusal
-        self._instructions = instructions
         self._cwd = cwd
+        self._begun = begun
         self._state: SandboxState | None = None
-        self._session = Session()
+        self._session = conversation.session
         self._questions = Questions(self._session, self._send, patience)
         self._calls: dict[RequestId, trio.CancelScope] = {}
-        self._methods: dict[str, Callable[[Object | None], Object]] = {
-            messages.INITIALIZE: self._initialize,
-            messages.PING: lambda _: {},
-            messages.LIST_TOOLS: lambda _: {"tools": [shell_tool.DEFINITION]},
-            messages.UPDATE_STATE: self._update_state,
-        }
 
     async def serve(
         self, chunks: AsyncIterator[bytes], answers: trio.MemorySendChannel[bytes]
@@ -91,6 +82,8 @@ class Server:
         """Serve until the input ends; then every call is cancelled. answers: without bound."""
         self._answers = answers
         async with trio.open_nursery() as nursery:
+            for event in self._begun:
+                self._handle(event, nursery)
             async for data in chunks:
                 for event in self._session.receive(data):
                     self._handle(event, nursery)
@@ -129,9 +122,10 @@ class Server:
     def _answer(self, request: Request) -> bytes:
         """The answer to a request that needs no waiting."""
         try:
-            if request.method in self._methods:
-                value = self._methods[request.method](request.params)
-                return self._session.result(request.id, value)
+            if (answer := self._conversation.answer(request)) is not None:
+                return answer
+            if request.method == messages.UPDATE_STATE:
+                return self._session.result(request.id, self._update_state(request.params))
             if request.method == messages.CALL_TOOL:
                 text = f"{_MAX_CALLS} calls are running: wait for one to end"
                 raise RequestError(messages.INVALID_REQUEST, text)
@@ -149,14 +143,6 @@ class Server:
         log.error("%s failed; this is a defect of %s", request.method, NAME, exc_info=error)
         text = "internal error: the server's standard error says more"
         return self._session.error(request.id, messages.INTERNAL_ERROR, text)
-
-    def _initialize(self, _params: Object | None) -> Object:
-        return {
-            "protocolVersion": self._session.version,
-            "capabilities": {"experimental": EXPERIMENTAL, "tools": {}},
-            "serverInfo": {"name": NAME, "title": TITLE, "version": __version__},
-            "instructions": self._instructions,
-        }
 
     def _update_state(self, params: Object | None) -> Object:
         if params is None:

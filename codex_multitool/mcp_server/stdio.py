@@ -1,15 +1,13 @@
 """stdin and stdout as the protocol's own: one reader, one writer, nothing else near them.
 
-The descriptors are moved away at the start. 0 becomes /dev/null and 1 becomes stderr, so neither
-a stray print nor a child can touch the protocol. Pipes, sockets, terminals and files all do.
+Pipes, sockets, terminals and files all do.
 """
 
-import fcntl
 import logging
 import math
 import os
 import stat
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Self
 
 import trio
@@ -26,13 +24,14 @@ ServeSession = Callable[[AsyncIterator[bytes], trio.MemorySendChannel[bytes]], A
 
 
 class Stdio:
-    """The two streams; made once, before anything else may write to them.
+    """The two streams. descriptors: of the input and the output, ours from now on.
 
-    descriptors: of the input and the output, ours from now on; None takes the process's own.
+    unsent: what is to be written before all else.
     """
 
-    def __init__(self, descriptors: tuple[int, int] | None = None) -> None:
-        self._input, self._output = descriptors or _take_over()
+    def __init__(self, descriptors: tuple[int, int], unsent: Sequence[bytes] = ()) -> None:
+        self._input, self._output = descriptors
+        self._unsent = unsent
         self._room = trio.lowlevel.ParkingLot()
 
     async def serve(self, session: ServeSession) -> None:
@@ -41,6 +40,8 @@ class Stdio:
         `answers` is without bound. A client that reads no more ends the session.
         """
         answers, queue = trio.open_memory_channel[bytes](math.inf)
+        for message in self._unsent:
+            answers.send_nowait(message)
         try:
             with _Output(self._output) as output:
                 async with trio.open_nursery() as nursery:
@@ -143,16 +144,3 @@ class _Output:
                 view = view[os.write(self._fd, view) :]
             except BlockingIOError:
                 await trio.lowlevel.wait_writable(self._fd)
-
-
-def _take_over() -> tuple[int, int]:
-    """Move 0 and 1 out of everybody's reach; ones that are closed count as /dev/null."""
-    null = os.open(os.devnull, os.O_RDWR)
-    while null <= 2:
-        os.set_inheritable(null, True)
-        null = os.open(os.devnull, os.O_RDWR)
-    ours = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3), fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
-    os.dup2(null, 0)
-    os.dup2(2, 1)
-    os.close(null)
-    return ours

@@ -1,6 +1,5 @@
 """The configuration of this process, and the environments in which what it runs starts."""
 
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -12,8 +11,6 @@ from codex_multitool.config.home import codex_home
 from codex_multitool.config.layers import load
 from codex_multitool.config.shell_environment import shell_environment
 from codex_multitool.running import shells
-
-log = logging.getLogger(__name__)
 
 
 class Environments(NamedTuple):
@@ -29,13 +26,11 @@ class Environments(NamedTuple):
 
 
 def configured(cwd: str | None, overrides: Sequence[str] = ()) -> tuple[Config, Environments]:
-    """What is configured for commands in `cwd`; warnings are logged. Raises ConfigError.
+    """What is configured for commands in `cwd`. Raises ConfigError.
 
     overrides: `key=value` each, of a command line.
     """
     config = load(os.environ, cwd, overrides)
-    for warning in config.warnings:
-        log.warning("%s", warning)
     own = load_dotenv(os.environ)
     shell = shell_environment(config.environment, own)
     return config, Environments(own, shell, config.keep_environment, config.drop_environment)

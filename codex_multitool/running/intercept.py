@@ -13,8 +13,6 @@ from codex_multitool.interception.listener import Listener
 from codex_multitool.interception.supervisor import Supervisor
 from codex_multitool.launcher.protocol import KILLABLE
 
-KERNEL, WRAPPER = "kernel", "wrapper"
-
 # Where the shell finds its socket: above what scripts and shells use for themselves.
 _SOCKET_NUMBER = 197
 

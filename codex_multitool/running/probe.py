@@ -1,79 +1,62 @@
-"""Does kernel interception work here? Tried, not guessed: one real exec is judged and watched."""
+"""Does kernel interception work here? Tried, not guessed: one real exec is judged and watched.
 
-import errno
+The trial is a process of its own: it goes on while the server loads what it needs, and what it
+needs itself is in nobody else's memory.
+"""
+
 import os
-from collections.abc import Mapping
-from contextlib import closing
+import select
+import signal
+from typing import NoReturn
 
-import trio
+import _prctl  # type: ignore[import-not-found]  # see sandbox/enforce.py
 
-from codex_multitool.escalation.caller import OwnShell
-from codex_multitool.escalation.context import Context, Question
-from codex_multitool.escalation.decide import Judgement
-from codex_multitool.escalation.surroundings import Surroundings
-from codex_multitool.execpolicy.rules import Policy
-from codex_multitool.launcher.pool import LauncherError, Pool, Spawn
-from codex_multitool.running.intercept import ByKernel
-
-_SHELL = "/bin/sh"
 _SECONDS = 10.0
-_REASONS = {
-    errno.EBUSY: "another program listens to the execs of this process tree already: a sandbox "
-    "around this one, or WSL's network (seccomp(2) allows one listener)",
-    errno.ENOSYS: "this kernel, or the sandbox around us, has no seccomp notifications (Linux 5.5)",
-    errno.EINVAL: "this kernel has no seccomp notifications (Linux 5.5)",
-}
+_WORKS = b"+"
+_MOST = 4096  # bytes of a reason
 
 
-async def refusal(pool: Pool, environment: Mapping[str, str]) -> str | None:
-    """Why kernel interception is not to be had here; None if it works."""
-    launcher = pool.hire()
-    context = Context(
-        judgement=Judgement(Policy({}, {}, ())),
-        launcher=launcher,
-        surroundings=Surroundings(environment),
-        ask=_nobody,
-        record=lambda _: None,
-        note=lambda _: None,
-        writable=(),
-        own_shell=lambda: OwnShell(0, ()),
-    )
-    workdir = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    found: str | None = "it does not answer"
-    try:
-        with closing(ByKernel(context, confined=True)) as way, trio.move_on_after(_SECONDS):
-            found = await _tried(context, way, workdir)
-    finally:
-        os.close(workdir)
-        with trio.CancelScope(shield=True):
-            await launcher.end(0)
-        pool.dismiss(launcher)
-    return found
+class Probe:
+    """One trial, begun at once. To be made before any thread is started, and asked or closed."""
 
+    def __init__(self) -> None:
+        self._reader, writer = os.pipe2(os.O_CLOEXEC)
+        self._pid = os.fork()
+        if self._pid == 0:
+            _be_trial(writer)
+        os.close(writer)
 
-async def _tried(context: Context, way: ByKernel, workdir: int) -> str | None:
-    spawn = Spawn(
-        path=_SHELL.encode(),
-        argv=[b"sh", b"-c", f"exec {_SHELL} -c :".encode()],
-        environment={},
-        workdir=workdir,
-        descriptors=(),
-        listener=way.listener,
-    )
-    async with trio.open_nursery() as nursery:
-        process = await context.launcher.spawn(spawn)
-        way.handed_over()
-        nursery.start_soon(way.serve)
+    def refusal(self) -> str | None:
+        """Why kernel interception is not to be had here; None if it works. To be asked once."""
+        poll = select.poll()
+        poll.register(self._reader, select.POLLIN)
         try:
-            status = await process.wait()
-        except LauncherError as error:
-            return _REASONS.get(error.errno, str(error))
+            if not poll.poll(_SECONDS * 1000):
+                return "it does not answer"
+            told = os.read(self._reader, _MOST)
         finally:
-            nursery.cancel_scope.cancel()
-    if status == 0 and way.supervisor is not None and way.supervisor.watched:
-        return None
-    return "ptrace(2) is refused here: Yama (kernel.yama.ptrace_scope), or the sandbox around us"
+            self.close()
+        if not told:
+            return "the trial of it was ended"
+        return None if told == _WORKS else told.decode(errors="replace")
+
+    def close(self) -> None:
+        """End the trial."""
+        if self._pid:
+            os.close(self._reader)
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+            self._pid = 0
 
 
-async def _nobody(_: Question) -> tuple[str, str | None]:
-    return "unavailable", None
+def _be_trial(writer: int) -> NoReturn:
+    try:
+        _prctl.prctl(_prctl.PR_SET_NAME, "codex-trial")
+        _prctl.prctl(_prctl.PR_SET_PDEATHSIG, signal.SIGKILL)
+        from codex_multitool.running.trial import refusal
+
+        os.write(writer, os.fsencode(refusal() or "")[:_MOST] or _WORKS)
+    except Exception as error:  # noqa: BLE001 — whatever it is, it does not work
+        os.write(writer, f"{type(error).__name__}: {error}".encode(errors="replace")[:_MOST])
+    finally:
+        os._exit(0)

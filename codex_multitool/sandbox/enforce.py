@@ -97,10 +97,11 @@ def prepare(
     )
 
 
-def restrict(confinement: Confinement) -> None:
+def restrict(confinement: Confinement, *, but_filter: bool = False) -> None:
     """Confine this process for good, right before its execve; raises SandboxError.
 
     After an error the process must end: some of the steps may have been taken.
+    but_filter: the caller installs the filter next, as a part of one of its own.
     """
     ruleset, program = confinement.ruleset, confinement.filter
     try:
@@ -109,7 +110,7 @@ def restrict(confinement: Confinement) -> None:
             _prctl.prctl(_prctl.PR_SET_NO_NEW_PRIVS, 1)
         if ruleset is not None:
             kernel.landlock_restrict_self(ruleset, confinement.restrict_flags)
-        if program is not None:
+        if program is not None and not but_filter:
             kernel.seccomp_set_mode_filter(program, 0)
     except (OSError, kernel.KernelError) as error:
         raise SandboxError(str(error)) from error

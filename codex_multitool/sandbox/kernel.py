@@ -54,14 +54,19 @@ class _Function(CFuncPtr):
 _syscall: _Function | None = None
 
 
-def _call(name: str, number: int, *arguments: int | bytes | None) -> int:
-    """syscall(2); integers are passed as long, so none is cut to 32 bits."""
+def load() -> _Function:
+    """Find syscall(2), as the first call does: for a process whose forks shall not have to."""
     global _syscall
     if _syscall is None:
         program = dlopen(None, os.RTLD_NOW)  # type: ignore[arg-type]  # dlopen(3): NULL, ourselves
         _syscall = _Function(dlsym(program, "syscall"))
+    return _syscall
+
+
+def _call(name: str, number: int, *arguments: int | bytes | None) -> int:
+    """syscall(2); integers are passed as long, so none is cut to 32 bits."""
     words = [_Long(word) if isinstance(word, int) else word for word in arguments]
-    result = int(_syscall(_Long(number), *words))
+    result = int((_syscall or load())(_Long(number), *words))
     if result < 0:
         raise KernelError(name, _get_errno())
     return result

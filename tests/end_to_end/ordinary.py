@@ -24,7 +24,9 @@ import os, sys
 import prctl
 sys.path.insert(0, {root!r})
 from codex_multitool import roles
-from codex_multitool.mcp_server import command_line, main, serving
+from codex_multitool.execpolicy import engine
+from codex_multitool.mcp_server import command_line, main, serving, starting
+from codex_multitool.running import trial
 if os.geteuid() == 0:
     os.setgroups([])
     os.setgid({user})

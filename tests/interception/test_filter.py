@@ -31,6 +31,8 @@ def _answer(program: bytes, number: int, audit: int) -> int:
             at += yes if accumulator == operand else no
         elif code == 0x45:
             at += yes if accumulator & operand else no
+        elif code == 0x05:
+            at += operand
         elif code == 0x06:
             return int(operand)
         else:
@@ -60,6 +62,19 @@ def test_only_native_execs_are_notified(
     machine: Architecture, number: int, audit: int, answer: int
 ) -> None:
     assert _answer(exec_filter(machine), number, audit) == answer
+
+
+@pytest.mark.parametrize("machine", [X86_64, AARCH64])
+def test_what_follows_decides_about_all_but_execs(machine: Architecture) -> None:
+    refused = 0x0005_0001  # SECCOMP_RET_ERRNO | EPERM
+    program = exec_filter(machine, followed=True) + struct.pack("=HBBI", 0x06, 0, 0, refused)
+    for number in (machine.execve, machine.execveat):
+        assert _answer(program, number, machine.audit) == USER_NOTIF
+    for number in (0, machine.exit_group, machine.seccomp):
+        assert _answer(program, number, machine.audit) == refused
+    assert _answer(program, machine.execve, I386_AUDIT) == KILL_PROCESS
+    if machine.foreign_bit:
+        assert _answer(program, X32 | machine.execve, machine.audit) == KILL_PROCESS
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="int 0x80 and x32 are x86-64's")

@@ -19,6 +19,7 @@ from codex_multitool.mcp_server.calls import (
     SandboxState,
     ToolError,
 )
+from codex_multitool.mcp_server.conversation import Conversation
 from codex_multitool.mcp_server.output import STDERR, STDOUT, Capture
 from codex_multitool.mcp_server.server import Server
 from codex_multitool.mcp_server.stdio import Stdio
@@ -212,7 +213,8 @@ async def serving(
     ours, theirs = descriptors()
     tool = Tool()
     client = Client(theirs, tool)
-    server = Server(tool.run, instructions="Do this.", patience=patience, cwd="/server")
+    conversation = Conversation("Do this.")
+    server = Server(tool.run, conversation, patience=patience, cwd="/server")
 
     async def serve() -> None:
         await Stdio(ours).serve(server.serve)

@@ -183,16 +183,19 @@ class TestWriting:
 
 SERVER = """
 import os, subprocess, sys
-from codex_multitool.mcp_server.stdio import Stdio
-stdio = Stdio()
+from codex_multitool.mcp_server.opening import take_over
+streams = take_over()
 {0}
 import trio
+from codex_multitool.mcp_server.conversation import Conversation
 from codex_multitool.mcp_server.server import Server
+from codex_multitool.mcp_server.stdio import Stdio
 
 async def run(spec, state, asker):
     raise AssertionError
 
-trio.run(stdio.serve, Server(run, instructions="", patience=1, cwd="/").serve)
+server = Server(run, Conversation(""), patience=1, cwd="/")
+trio.run(Stdio(streams).serve, server.serve)
 """
 
 

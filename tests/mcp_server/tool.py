@@ -27,7 +27,7 @@ from codex_multitool.mcp_server.calls import (
     ToolError,
 )
 from codex_multitool.mcp_server.shell import ShellTool
-from codex_multitool.running.probe import refusal
+from codex_multitool.running.probe import Probe
 from codex_multitool.running.settings import Settings
 from codex_multitool.sandbox.policy import SandboxPolicy
 from tests import executables
@@ -105,11 +105,7 @@ def patched_shell_path() -> str:
 @functools.cache
 def kernel_refusal() -> str | None:
     """Why there is no kernel interception here, or None; tried once."""
-
-    async def probe(pool: Pool) -> str | None:
-        return await refusal(pool, os.environ)
-
-    return with_pool(probe)
+    return Probe().refusal()
 
 
 def with_pool(scenario: Callable[[Pool], Awaitable[T]]) -> T:
