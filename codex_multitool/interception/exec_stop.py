@@ -11,7 +11,7 @@ its outcome. One thread drives them all, see `hold`. Closing one early kills.
 import enum
 import os
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from codex_multitool.interception.hold import Ended, Hold, Refused, Stop, Stopped, seize
@@ -45,6 +45,12 @@ class Expected:
     device: int
     inode: int
     argv: tuple[str, ...]
+    command_line: bytes = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Arguments have no NUL inside, so their joined form, as in /proc, says it all."""
+        words = os.fsencode("\0".join(self.argv)) + b"\0" if self.argv else b""
+        object.__setattr__(self, "command_line", words)
 
 
 def resume_checked(
@@ -116,11 +122,8 @@ def _until_ended(hold: Hold) -> Steps[None]:
 
 
 def as_expected(tid: int, expected: Expected) -> bool:
-    """Whether the thread, at its exec stop, is about to run `expected`; False if it cannot be seen.
-
-    Arguments have no NUL inside, so their joined form in /proc says it all.
-    """
-    wanted = b"".join(os.fsencode(word) + b"\0" for word in expected.argv)
+    """Whether the thread, at its exec stop, is about to run this; False if it cannot be seen."""
+    wanted = expected.command_line
     try:
         program = os.stat(f"/proc/{tid}/exe")
         if (program.st_dev, program.st_ino) != (expected.device, expected.inode):

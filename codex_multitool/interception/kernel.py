@@ -53,6 +53,7 @@ class _Iovec(ctypes.Structure):
 _libc = ctypes.CDLL(None, use_errno=True)
 _syscall = _libc.syscall
 _syscall.restype = ctypes.c_long
+_tgkill = getattr(_libc, "tgkill", None)  # glibc 2.30
 _openat2 = _libc["syscall"]  # a second one, whose arguments need no conversion
 _openat2.restype = ctypes.c_long
 _openat2.argtypes = (
@@ -98,6 +99,11 @@ def ptrace_set_registers(tid: int, registers: bytes) -> None:
     buffer = ctypes.create_string_buffer(registers, len(registers))
     vector = _Iovec(ctypes.addressof(buffer), len(buffer))
     ptrace(PTRACE_SETREGSET, tid, _NT_PRSTATUS, ctypes.addressof(vector))
+
+
+def leads(tid: int) -> bool:
+    """Whether a thread is its process's first, by tgkill(2); False, too, if that cannot tell."""
+    return _tgkill is not None and int(_tgkill(tid, tid, 0)) == 0
 
 
 def openat2(directory: int, path: str, flags: int, resolve: int) -> int:

@@ -4,8 +4,12 @@ Kept is only what nobody in the sandbox can make untrue, and little enough that 
 executes the same twice fills no memory with it.
 """
 
+import os
+
 from codex_multitool.escalation.decide import ExecRequest, Run, Verdict
-from codex_multitool.interception.program import Identity, Interpreter, Kind
+from codex_multitool.interception.exec_stop import Expected
+from codex_multitool.interception.program import Identity, Interpreter, Kind, identity
+from codex_multitool.interception.resolve import AT_FDCWD
 from codex_multitool.interception.tracee import ExecSnapshot
 
 _MOST = 1024
@@ -17,11 +21,30 @@ Facts = tuple[object, ...]
 
 
 class Precedents:
-    """known: what files out of the sandbox's reach are, for tracee.read_exec()."""
+    """files: what files out of the sandbox's reach are, for tracee.read_unknown().
 
-    def __init__(self) -> None:
-        self.known: dict[tuple[Identity, str], tuple[Kind, Interpreter | None]] = {}
+    our_view: whether all callers see our file system: none can have changed its root or its mounts.
+    """
+
+    def __init__(self, *, our_view: bool) -> None:
+        self.files: dict[tuple[Identity, str], tuple[Kind, Interpreter | None]] = {}
         self._harmless: dict[Facts, ExecRequest] = {}
+        self._our_view = our_view
+        self._plain: dict[tuple[str, tuple[str, ...]], tuple[Identity, Expected]] = {}
+
+    def knows(self, file: str, argv: tuple[str, ...]) -> Expected | None:
+        """What an execve(2) will run, if the same just ran before, by the same unchanged file.
+
+        Should the name mean another file for the caller, in /proc perhaps, then that is not the
+        expected one at the exec stop.
+        """
+        plain = self._plain.get((file, argv))
+        if plain is None:
+            return None
+        try:
+            return plain[1] if identity(os.stat(file)) == plain[0] else None
+        except OSError:
+            return None
 
     def harmless(self, facts: Facts) -> ExecRequest | None:
         """The request of an exec with the same facts that was let run as it is, without a note."""
@@ -39,15 +62,25 @@ class Precedents:
             if len(self._harmless) >= _MOST:
                 self._harmless.clear()
             self._harmless[facts] = request
+            if self._our_view and request.untrusted is None and _plain(snapshot):
+                self._learn_plain(snapshot)
         if request.untrusted is None:
             self._learn_files(snapshot)
 
+    def _learn_plain(self, snapshot: ExecSnapshot) -> None:
+        if len(self._plain) >= _MOST:
+            self._plain.clear()
+        assert snapshot.program is not None, "it ran"
+        which = snapshot.program.identity
+        expected = Expected(which[0], which[1], snapshot.argv_executed())
+        self._plain[snapshot.file, snapshot.argv] = which, expected
+
     def _learn_files(self, snapshot: ExecSnapshot) -> None:
-        if len(self.known) >= _MOST:
-            self.known.clear()
+        if len(self.files) >= _MOST:
+            self.files.clear()
         for program in (snapshot.program, *snapshot.interpreters):
             if program is not None and program.path is not None:
-                self.known[program.identity, program.path] = program.kind, program.interpreter
+                self.files[program.identity, program.path] = program.kind, program.interpreter
 
 
 def facts_of(snapshot: ExecSnapshot) -> Facts:
@@ -60,6 +93,18 @@ def facts_of(snapshot: ExecSnapshot) -> Facts:
         snapshot.cwd,
         tuple((it.identity, it.path, it.interpreter) for it in programs if it is not None),
         snapshot.loaded is None,
+    )
+
+
+def _plain(snapshot: ExecSnapshot) -> bool:
+    """Whether path and arguments say all about it: no script, nothing relative."""
+    program = snapshot.program
+    return (
+        program is not None
+        and program.kind is Kind.ELF
+        and snapshot.file.startswith("/")
+        and snapshot.directory == AT_FDCWD
+        and snapshot.flags == 0
     )
 
 

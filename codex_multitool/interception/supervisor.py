@@ -49,8 +49,9 @@ from codex_multitool.interception.tracee import (
     AT_EXECVE_CHECK,
     ExecSnapshot,
     Gone,
+    Repeated,
     Unreadable,
-    read_exec,
+    read_unknown,
 )
 
 _DENIED_STATUS = 1
@@ -84,7 +85,8 @@ class Supervisor:
         self._waiting: dict[int, deque[Notification]] = {}
         # By thread, the exec that a redirection makes it do.
         self._redirected: dict[int, Notification | None] = {}
-        self._precedents = Precedents()
+        # Who traces wants to know of each exec all there is to know.
+        self._precedents = Precedents(our_view=confined and context.trace is None)
         self.watched = 0  # execs seen through to their exec stop
 
     async def serve(self) -> None:
@@ -117,7 +119,8 @@ class Supervisor:
             self._read(notification)
 
     def _read(self, notification: Notification) -> None:
-        snapshot = read_exec(self._listener, notification, self._precedents.known)
+        precedents = self._precedents
+        snapshot = read_unknown(self._listener, notification, precedents.files, precedents.knows)
         if isinstance(snapshot, Gone):
             return
         if isinstance(snapshot, Unreadable):
@@ -127,6 +130,9 @@ class Supervisor:
         elif snapshot.tgid in self._waiting:
             snapshot.close()
             self._waiting[snapshot.tgid].append(notification)
+        elif isinstance(snapshot, Repeated):
+            self._waiting[snapshot.tgid] = deque()
+            self._follow(notification, snapshot, self._resume(notification, snapshot))
         elif snapshot.errno is not None:
             snapshot.close()
             self._listener.fail(notification, snapshot.errno)
@@ -159,7 +165,7 @@ class Supervisor:
             self._context.trace(snapshot.tgid, request, decided, settled)
 
     def _follow(
-        self, notification: Notification, snapshot: ExecSnapshot, steps: Steps[Outcome]
+        self, notification: Notification, snapshot: ExecSnapshot | Repeated, steps: Steps[Outcome]
     ) -> None:
         outcome = _advance(steps)
         if outcome is None:
@@ -219,11 +225,14 @@ class Supervisor:
                 called = replace(snapshot, argv=settled.called(snapshot.argv))
                 await self._escalate(notification, called)
 
-    def _resume(self, notification: Notification, snapshot: ExecSnapshot) -> Steps[Outcome]:
-        return resume_checked(self._listener, notification, snapshot.tgid, expected(snapshot))
+    def _resume(
+        self, notification: Notification, snapshot: ExecSnapshot | Repeated
+    ) -> Steps[Outcome]:
+        will_run = snapshot.expected if isinstance(snapshot, Repeated) else expected(snapshot)
+        return resume_checked(self._listener, notification, snapshot.tgid, will_run)
 
     async def _see_through(
-        self, notification: Notification, snapshot: ExecSnapshot, steps: Steps[Outcome]
+        self, notification: Notification, snapshot: ExecSnapshot | Repeated, steps: Steps[Outcome]
     ) -> None:
         self._finish(notification, snapshot, await self._drive(steps, notification.tid))
 
@@ -291,7 +300,9 @@ class Supervisor:
         finally:
             steps.close()
 
-    def _finish(self, notification: Notification, snapshot: ExecSnapshot, outcome: Outcome) -> None:
+    def _finish(
+        self, notification: Notification, snapshot: ExecSnapshot | Repeated, outcome: Outcome
+    ) -> None:
         match outcome:
             case Refused(errno.ESRCH):
                 pass  # it died before it could be watched
@@ -311,7 +322,7 @@ class Supervisor:
         for waiting in self._waiting.pop(snapshot.tgid):
             self._read(waiting)
 
-    def _record(self, snapshot: ExecSnapshot, reason: str) -> None:
+    def _record(self, snapshot: ExecSnapshot | Repeated, reason: str) -> None:
         self._context.record(Verdict(snapshot.file, snapshot.argv, "deny", reason))
 
 

@@ -13,6 +13,8 @@ from errno import EACCES, EFAULT, EINVAL, ELOOP, ENOENT, ENOEXEC
 
 from codex_multitool.interception import loader
 from codex_multitool.interception.architecture import Architecture
+from codex_multitool.interception.exec_stop import Expected
+from codex_multitool.interception.kernel import leads
 from codex_multitool.interception.listener import Listener, Notification
 from codex_multitool.interception.memory import Memory
 from codex_multitool.interception.program import NOTHING_KNOWN, Kind, Known, Program, examine
@@ -101,13 +103,37 @@ class ExecSnapshot:
         return _argv_executed(self.program, self.interpreters, self.filename, self.argv)
 
 
-def read_exec(
-    listener: Listener, notification: Notification, known: Known = NOTHING_KNOWN
-) -> ExecSnapshot | Gone | Unreadable:
-    """Read the exec of `notification`, unanswered as yet. known: as of program.examine()."""
-    found: ExecSnapshot | Gone | Unreadable
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """An execve(2) of process tgid that somebody knows, and what will run; nothing is open."""
+
+    tgid: int
+    file: str
+    argv: tuple[str, ...]
+    expected: Expected
+
+    def close(self) -> None:
+        """As of ExecSnapshot."""
+
+
+# By path and arguments of an execve(2): what will run, if that is known from before.
+Knows = Callable[[str, tuple[str, ...]], Expected | None]
+
+
+def read_exec(listener: Listener, notification: Notification) -> ExecSnapshot | Gone | Unreadable:
+    """Read the exec of `notification`, unanswered as yet."""
+    found = read_unknown(listener, notification, NOTHING_KNOWN, lambda *_: None)
+    assert not isinstance(found, Repeated), "nothing is known"
+    return found
+
+
+def read_unknown(
+    listener: Listener, notification: Notification, files: Known, knows: Knows
+) -> ExecSnapshot | Repeated | Gone | Unreadable:
+    """The same, but no more of an exec than it takes to know it. files: as of program.examine()."""
+    found: ExecSnapshot | Repeated | Gone | Unreadable
     try:
-        found = _read(listener.architecture, notification, known)
+        found = _read(listener.architecture, notification, files, knows)
     except OSError as error:
         found = Unreadable(error.errno or EACCES)
     if listener.valid(notification):
@@ -117,7 +143,9 @@ def read_exec(
     return Gone()
 
 
-def _read(architecture: Architecture, notification: Notification, known: Known) -> ExecSnapshot:
+def _read(
+    architecture: Architecture, notification: Notification, files: Known, knows: Knows
+) -> ExecSnapshot | Repeated:
     tid = notification.tid
     tgid = _process(tid)
     directory, path_at, argv_at, envp_at, flags = _arguments(architecture, notification)
@@ -125,9 +153,14 @@ def _read(architecture: Architecture, notification: Notification, known: Known) 
     view, workdir, opened = None, -1, None
     try:
         file, argv, failure = _strings(memory, path_at, argv_at)
+        if failure is None and notification.number == architecture.execve:
+            expected = knows(file, argv)
+            if expected is not None:
+                memory.close()
+                return Repeated(tgid, file, argv, expected)
         view = View(tid, tgid)
         workdir = view.workdir()
-        opened = Opened(view, workdir, known)
+        opened = Opened(view, workdir, files)
         opened.failure = failure or (EINVAL if flags & ~_FLAGS else None)
         opened.find(file, directory, flags)
         opened.load(_filename(file, directory), argv, lambda: memory.vector(envp_at))
@@ -312,11 +345,7 @@ def _filename(file: str, directory: int) -> str:
 
 def _process(tid: int) -> int:
     """The process of a thread."""
-    try:
-        os.close(os.pidfd_open(tid))
-    except OSError:
-        return _status(tid)
-    return tid  # pidfd_open(2) takes no other thread than a process's first
+    return tid if leads(tid) else _status(tid)
 
 
 def _status(tid: int) -> int:

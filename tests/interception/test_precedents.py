@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from codex_multitool.escalation.decide import Deny, Escalate, ExecRequest, Run, Verdict
 from codex_multitool.interception.precedents import Facts, Precedents, facts_of
 from codex_multitool.interception.tracee import ExecSnapshot
-from tests.interception.supervise import Decision, Plain, supervise
+from tests.interception.supervise import Decision, Plain, expected, supervise
 
 LONG = "x" * 5000
 
@@ -53,7 +54,7 @@ def test_only_what_just_ran_is_remembered(tmp_path: Path) -> None:
     ((facts, snapshot),) = _seen(tmp_path, "/bin/true a; :")
     refused: list[Verdict] = [Run("a note"), Deny("no"), Escalate("rule", "/bin/true")]
     for verdict in refused:
-        precedents = Precedents()
+        precedents = Precedents(our_view=False)
         precedents.learn(facts, snapshot, _request(snapshot), verdict)
         assert precedents.harmless(facts) is None
     precedents.learn(facts, snapshot, _request(snapshot), Run())
@@ -63,14 +64,14 @@ def test_only_what_just_ran_is_remembered(tmp_path: Path) -> None:
 def test_long_arguments_are_not_kept(tmp_path: Path) -> None:
     for words in (LONG, "x " * 5000):
         ((facts, snapshot),) = _seen(tmp_path, f"/bin/true {words}; :")
-        precedents = Precedents()
+        precedents = Precedents(our_view=False)
         precedents.learn(facts, snapshot, _request(snapshot), Run())
         assert precedents.harmless(facts) is None
 
 
 def test_few_are_kept(tmp_path: Path) -> None:
     ((_, snapshot),) = _seen(tmp_path, "/bin/true; :")
-    precedents = Precedents()
+    precedents = Precedents(our_view=False)
     for number in range(3000):
         precedents.learn((number,), snapshot, _request(snapshot), Run())
     kept = [number for number in range(3000) if precedents.harmless((number,)) is not None]
@@ -78,15 +79,55 @@ def test_few_are_kept(tmp_path: Path) -> None:
     assert kept[-1] == 2999
 
 
+def _kept(snapshot: ExecSnapshot, *, our_view: bool = True, **request: str) -> bool:
+    """Whether such an exec is known by its path and arguments once it has run."""
+    precedents = Precedents(our_view=our_view)
+    asked = ExecRequest((snapshot.file,), snapshot.argv, snapshot.cwd, (), **request)
+    precedents.learn(facts_of(snapshot), snapshot, asked, Run())
+    known = precedents.knows(snapshot.file, snapshot.argv)
+    assert known in (None, expected(snapshot))
+    assert precedents.knows(snapshot.file, (*snapshot.argv, "more")) is None
+    return known is not None
+
+
+def test_a_plain_program_is_known_by_path_and_arguments(tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("#!/bin/sh\n")
+    (tmp_path / "s").chmod(0o755)
+    relative = os.path.relpath("/bin/true", tmp_path)
+    plain, by_folder, script = (
+        snapshot for _, snapshot in _seen(tmp_path, f"/bin/true a; {relative}; {tmp_path}/s; :")
+    )
+    assert _kept(plain)
+    assert not _kept(plain, our_view=False)
+    assert not _kept(plain, untrusted="it can be written")
+    assert not _kept(by_folder)
+    assert not _kept(script)
+
+
+def test_a_program_that_was_changed_is_not_known(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copy("/bin/true", copy)
+    ((facts, snapshot),) = _seen(tmp_path, f"{copy} a; :")
+    precedents = Precedents(our_view=True)
+    precedents.learn(facts, snapshot, _request(snapshot), Run())
+    assert precedents.knows(str(copy), snapshot.argv) is not None
+    status = copy.stat()
+    shutil.copy("/bin/false", copy)
+    os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert precedents.knows(str(copy), snapshot.argv) is None
+    copy.unlink()
+    assert precedents.knows(str(copy), snapshot.argv) is None
+
+
 def test_files_in_the_sandboxs_reach_are_looked_at_each_time(tmp_path: Path) -> None:
     (tmp_path / "s").write_text("#!/bin/sh\n")
     (tmp_path / "s").chmod(0o755)
     ((facts, snapshot),) = _seen(tmp_path, "./s; :")
-    precedents = Precedents()
+    precedents = Precedents(our_view=False)
     precedents.learn(facts, snapshot, _request(snapshot, "it can be written"), Run())
-    assert precedents.known == {}
+    assert precedents.files == {}
     precedents.learn(facts, snapshot, _request(snapshot), Run())
-    assert {path for _, path in precedents.known} == {
+    assert {path for _, path in precedents.files} == {
         str(tmp_path / "s"),
         os.path.realpath("/bin/sh"),
     }
