@@ -4,12 +4,15 @@ Asks the server whether the program may run, then executes it here (Run), lends 
 the server and waits for its status (Escalate), or refuses (Deny). Everything it says is taken by
 the server as said by an enemy; it decides nothing. It starts once per exec: no import beyond
 these, and of the socket calls only `sendmsg` and `recvmsg`, which pass the sandbox's own filter.
+
+`_signal` and `_socket` are what `signal` and `socket` are made of. Those two also import enum,
+selectors and what these need, which takes longer than all the rest.
 """
 
+import _signal as signal  # type: ignore[import-not-found]
+import _socket as socket
 import os
 import resource
-import signal
-import socket
 import sys
 
 from codex_multitool import __version__
@@ -111,25 +114,32 @@ def _open_descriptors() -> list[int]:
 def _connect(number: int) -> tuple[int, socket.socket]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     # A duplicate, with the family given: closing it leaves the shell's descriptor alone.
-    datagram = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM, 0, fileno=os.dup(number))
-    with theirs, datagram:
-        socket.send_fds(datagram, [wire.HANDSHAKE], [theirs.fileno()])
-        try:
-            credentials = datagram.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        except OSError:
-            credentials = bytes(4)  # another sandbox's filter; nobody's process id
+    datagram = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM, 0, os.dup(number))
+    datagram.sendmsg([wire.HANDSHAKE], _rights([theirs.fileno()]))
+    try:
+        credentials = datagram.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    except OSError:
+        credentials = bytes(4)  # another sandbox's filter; nobody's process id
+    datagram.close()
+    theirs.close()
     return int.from_bytes(credentials[:4], sys.byteorder), ours
 
 
+def _rights(descriptors: list[int]) -> list[tuple[int, int, bytes]]:
+    """The control message that lends descriptors: unix(7)."""
+    numbers = b"".join(number.to_bytes(4, sys.byteorder) for number in descriptors)
+    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)]
+
+
 def _send(stream: socket.socket, data: bytes, descriptors: list[int] | None = None) -> None:
-    sent = socket.send_fds(stream, [data], descriptors) if descriptors else 0
+    sent = stream.sendmsg([data], _rights(descriptors)) if descriptors else 0
     view = memoryview(data)
     while sent < len(data):
         sent += stream.sendmsg([view[sent:]])
 
 
 def _receive(stream: socket.socket) -> bytes:
-    return _exactly(stream, wire.payload_length(_exactly(stream, wire.HEADER.size)))
+    return _exactly(stream, wire.payload_length(_exactly(stream, wire.HEADER_SIZE)))
 
 
 def _exactly(stream: socket.socket, length: int) -> bytes:

@@ -7,26 +7,27 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from codex_multitool.escalation import wire
+from codex_multitool import json_text
+from codex_multitool.escalation import requests, wire
 from codex_multitool.mcp_server import elicitation, messages, sandbox_state, shell_tool
 from codex_multitool.mcp_server.calls import ToolError
 from codex_multitool.mcp_server.session import Event, Invalid, Notification, Request, Session
-from codex_multitool.sandbox import json_text, policy
+from codex_multitool.sandbox import policy
 from fuzz.pieces import head
 
 _RECEIVED = 3  # descriptors
 
 
 def _descriptors(payload: bytes) -> list[int]:
-    return wire.decode_descriptors(payload, _RECEIVED)
+    return requests.decode_descriptors(payload, _RECEIVED)
 
 
 _CODECS: tuple[tuple[Callable[[bytes], Any], Callable[[Any], dict[str, object]]], ...] = (
-    (wire.decode_request, wire.encode_request),
+    (requests.decode_request, wire.encode_request),
     (wire.decode_response, wire.encode_response),
     (_descriptors, wire.encode_descriptors),
     (wire.decode_result, wire.encode_result),
-    (wire.decode_signal, wire.encode_signal),
+    (requests.decode_signal, wire.encode_signal),
 )
 
 
@@ -35,8 +36,8 @@ def escalation(data: bytes) -> None:
     kind, payload = head(data)
     decode, encode = _CODECS[kind % len(_CODECS)]
     try:
-        if len(payload) >= wire.HEADER.size:
-            wire.payload_length(payload[: wire.HEADER.size])
+        if len(payload) >= wire.HEADER_SIZE:
+            wire.payload_length(payload[: wire.HEADER_SIZE])
     except wire.WireError:
         pass  # the frame is refused before there is a payload
     try:
@@ -44,9 +45,9 @@ def escalation(data: bytes) -> None:
     except wire.WireError:
         return
     sent = wire.frame(encode(message))
-    length = wire.payload_length(sent[: wire.HEADER.size])
-    assert length == len(sent) - wire.HEADER.size
-    again = decode(sent[wire.HEADER.size :])
+    length = wire.payload_length(sent[: wire.HEADER_SIZE])
+    assert length == len(sent) - wire.HEADER_SIZE
+    again = decode(sent[wire.HEADER_SIZE :])
     assert encode(again) == encode(message)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from codex_multitool.escalation import wire
+from codex_multitool.escalation import requests, wire
 
 ROOT = Path(__file__).resolve().parent.parent
 START = (
@@ -51,7 +51,7 @@ class Server:
         assert len(fds) == 1
         self.stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=fds[0])
         self.stream.settimeout(PATIENCE)
-        return wire.decode_request(self.frame()[0])
+        return requests.decode_request(self.frame()[0])
 
     def frame(self) -> tuple[bytes, list[int]]:
         assert self.stream is not None
@@ -152,7 +152,7 @@ def test_escalate_lends_stdio_to_a_server_of_another_make(server: Server) -> Non
     server.request()
     server.answer({"action": "Escalate"})
     payload, fds = server.frame()
-    assert wire.decode_descriptors(payload, len(fds)) == [0, 1, 2]
+    assert requests.decode_descriptors(payload, len(fds)) == [0, 1, 2]
     os.write(fds[1], b"from outside")
     for fd in (*fds, extra, other):
         os.close(fd)
@@ -166,9 +166,9 @@ def test_escalate_lends_every_descriptor_and_dies_the_same_death(server: Server)
     server.request()
     server.answer({"action": "Escalate", wire.EXTENSION: 1})
     payload, fds = server.frame()
-    assert wire.decode_descriptors(payload, len(fds)) == [0, 1, 2, extra]
+    assert requests.decode_descriptors(payload, len(fds)) == [0, 1, 2, extra]
     wrapper.send_signal(signal.SIGUSR1)
-    assert wire.decode_signal(server.frame()[0]) == signal.SIGUSR1
+    assert requests.decode_signal(server.frame()[0]) == signal.SIGUSR1
     for fd in (*fds, extra, other):
         os.close(fd)
     server.answer({"exit_code": 128 + signal.SIGKILL, "signal": int(signal.SIGKILL)})

@@ -15,7 +15,7 @@ from stat import S_ISDIR
 
 import trio
 
-from codex_multitool.escalation import caller, wire
+from codex_multitool.escalation import caller, requests, wire
 from codex_multitool.escalation.child import Escalated, run_outside
 from codex_multitool.escalation.context import Context, Settled, settle
 from codex_multitool.escalation.decide import (
@@ -128,7 +128,7 @@ class Session:
     async def run(self) -> None:
         """Serve the request; raises WireError, OSError or TooSlowError when the peer misbehaves."""
         with trio.fail_after(_REQUEST_SECONDS):
-            request = wire.decode_request((await self._frame())[0])
+            request = requests.decode_request((await self._frame())[0])
         with ExitStack() as stack:
             # As the caller sees them: its working directory, its /proc/self.
             view = View(self._peer(), self._peer())
@@ -205,7 +205,7 @@ class Session:
             payload, fds = await self._frame(wire.MAX_DESCRIPTORS)
         for fd in fds:
             stack.callback(os.close, fd)
-        targets = wire.decode_descriptors(payload, len(fds))
+        targets = requests.decode_descriptors(payload, len(fds))
         escalated = Escalated(
             program=opened.found,
             asked=absolute(request.file, os.readlink(f"/proc/self/fd/{workdir}")),
@@ -223,12 +223,12 @@ class Session:
     async def _signals(self) -> int | None:
         """The next signal the stand-in relays; None once it has gone."""
         try:
-            return wire.decode_signal((await self._frame())[0])
+            return requests.decode_signal((await self._frame())[0])
         except (wire.WireError, OSError):
             return None
 
     async def _frame(self, descriptors: int = 0) -> tuple[bytes, list[int]]:
-        header, fds = await self._exactly(wire.HEADER.size, descriptors)
+        header, fds = await self._exactly(wire.HEADER_SIZE, descriptors)
         try:
             length = wire.payload_length(header)
             if length > _LARGE and not self._is_large:

@@ -9,8 +9,7 @@ any bytes survive between two ends of this codec, and UTF-8 keeps the shape othe
 Nothing here does I/O. Whatever a peer sends is decoded to one of the types below or a WireError.
 """
 
-import json
-import struct
+from codex_multitool.json_text import JSONTextError, decode
 
 SOCKET_VARIABLE = "CODEX_ESCALATE_SOCKET"
 WRAPPER_VARIABLE = "EXEC_WRAPPER"
@@ -18,7 +17,7 @@ OLDER_WRAPPER_VARIABLE = "BASH_EXEC_WRAPPER"
 PRIVATE_VARIABLES = frozenset({SOCKET_VARIABLE, WRAPPER_VARIABLE, OLDER_WRAPPER_VARIABLE})
 
 HANDSHAKE = b"\0"
-HEADER = struct.Struct("<I")
+HEADER_SIZE = 4
 # Linux caps argv and envp at 6 MiB together (execve(2)); JSON escapes can double the usual case.
 MAX_FRAME = 16 * 1024 * 1024
 MAX_DESCRIPTORS = 253  # SCM_MAX_FD: what one message can carry, unix(7)
@@ -74,18 +73,18 @@ class SuperExecResult:
 
 def frame(message: dict[str, object]) -> bytes:
     """A message as it goes over the stream: length, then compact JSON."""
-    payload = json.dumps(message, separators=(",", ":")).encode("ascii")
+    payload = _encoded(message).encode("ascii")
     if len(payload) > MAX_FRAME:
         raise WireError(f"message too large: {len(payload)} bytes, at most {MAX_FRAME}")
-    return HEADER.pack(len(payload)) + payload
+    return len(payload).to_bytes(HEADER_SIZE, "little") + payload
 
 
 def payload_length(header: bytes) -> int:
     """The length a frame header announces; WireError when it is more than MAX_FRAME."""
-    (length,) = HEADER.unpack(header)
+    length = int.from_bytes(header, "little")
     if length > MAX_FRAME:
         raise WireError(f"frame of {length} bytes announced, at most {MAX_FRAME} are taken")
-    return int(length)
+    return length
 
 
 def encode_request(request: EscalateRequest) -> dict[str, object]:
@@ -99,35 +98,6 @@ def encode_request(request: EscalateRequest) -> dict[str, object]:
     if request.extended:
         message[EXTENSION] = EXTENSION_VERSION
     return message
-
-
-def decode_request(payload: bytes) -> EscalateRequest:
-    """A request from a frame's payload."""
-    message = _object(payload, "EscalateRequest")
-    workdir = _string(message, "workdir")
-    if not workdir.startswith("/"):
-        raise WireError("EscalateRequest: workdir is not an absolute path")
-    file = _string(message, "file")
-    if not file:
-        raise WireError("EscalateRequest: file is empty")
-    argv = message.get("argv")
-    if not isinstance(argv, list) or not all(isinstance(word, str) for word in argv):
-        raise WireError("EscalateRequest: argv is not a list of strings")
-    if not argv:
-        raise WireError("EscalateRequest: argv is empty")
-    env = message.get("env")
-    if not isinstance(env, dict) or not all(isinstance(value, str) for value in env.values()):
-        raise WireError("EscalateRequest: env is not a map of strings")
-    if any("=" in name or not name for name in env):
-        raise WireError("EscalateRequest: env has a name that is empty or holds '='")
-    for text in (file, workdir, *argv, *env, *env.values()):
-        if "\0" in text:
-            raise WireError("EscalateRequest: a string holds a NUL")
-        try:
-            text.encode("utf-8", "surrogateescape")
-        except UnicodeEncodeError:
-            raise WireError("EscalateRequest: a string is not what bytes decode to") from None
-    return EscalateRequest(file, argv, workdir, env, EXTENSION in message)
 
 
 def encode_response(response: EscalateResponse) -> dict[str, object]:
@@ -159,21 +129,6 @@ def encode_descriptors(numbers: list[int]) -> dict[str, object]:
     return {"fds": numbers}
 
 
-def decode_descriptors(payload: bytes, received: int) -> list[int]:
-    """The numbers the received descriptors shall have in the escalated program."""
-    numbers = _object(payload, "SuperExecMessage").get("fds")
-    if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
-        raise WireError("SuperExecMessage: fds is not a list of integers")
-    if len(numbers) != received:
-        raise WireError(
-            "mismatched number of fds in SuperExecMessage: "
-            f"{len(numbers)} in the message, {received} from the control message"
-        )
-    if len(set(numbers)) != len(numbers) or not all(0 <= number < 1 << 20 for number in numbers):
-        raise WireError("SuperExecMessage: fds holds a number twice or one out of range")
-    return numbers
-
-
 def encode_result(result: SuperExecResult) -> dict[str, object]:
     """The message that ends an escalation."""
     message: dict[str, object] = {"exit_code": result.exit_code}
@@ -196,26 +151,43 @@ def encode_signal(number: int) -> dict[str, object]:
     return {"signal": number}
 
 
-def decode_signal(payload: bytes) -> int:
-    """A relayed signal, 1 to 64 (signal(7))."""
-    number = _object(payload, "signal").get("signal")
-    if type(number) is not int or not 1 <= number <= 64:
-        raise WireError("signal: not a signal number")
-    return number
-
-
 def _object(payload: bytes, what: str) -> dict[str, object]:
     try:
-        message = json.loads(payload)
-    except (ValueError, RecursionError) as error:
+        message = decode(payload.decode("utf-8", "surrogatepass"))
+    except (JSONTextError, UnicodeDecodeError) as error:
         raise WireError(f"{what}: not JSON ({type(error).__name__})") from None
     if not isinstance(message, dict):
         raise WireError(f"{what}: not an object")
     return message
 
 
-def _string(message: dict[str, object], member: str) -> str:
-    value = message.get(member)
-    if not isinstance(value, str):
-        raise WireError(f"{member} is not a string")
-    return value
+def _encoded(value: object) -> str:
+    """Compact JSON (RFC 8259) in ASCII."""
+    match value:
+        case str():
+            plain = value.isascii() and value.isprintable() and not ('"' in value or "\\" in value)
+            return f'"{value}"' if plain else f'"{value.translate(_ESCAPES)}"'
+        case list():
+            return f"[{','.join(map(_encoded, value))}]"
+        case dict():
+            return f"{{{','.join(f'{_encoded(k)}:{_encoded(v)}' for k, v in value.items())}}}"
+        case None:
+            return "null"
+        case int() if not isinstance(value, bool):
+            return str(value)
+        case _:
+            raise TypeError(f"no message holds {type(value).__name__}")
+
+
+class _Escapes(dict[int, str]):
+    """Code points to what stands for them within a JSON string."""
+
+    def __missing__(self, point: int) -> str:
+        if point < 0x1_0000:
+            return f"\\u{point:04x}"
+        high, low = divmod(point - 0x1_0000, 0x400)
+        return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+
+
+_ESCAPES = _Escapes((point, chr(point)) for point in range(0x20, 0x7F))
+_ESCAPES.update({ord('"'): '\\"', ord("\\"): "\\\\"})

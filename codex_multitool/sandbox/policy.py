@@ -9,7 +9,7 @@ import os
 from _collections_abc import Mapping  # loaded with os; collections.abc would add collections, 2 ms
 from os.path import isabs
 
-from codex_multitool.sandbox.json_text import JSONTextError, decode
+from codex_multitool.json_text import JSONTextError, decode
 
 READ_ONLY = "read-only"
 WORKSPACE_WRITE = "workspace-write"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex_multitool.escalation import wire
+from codex_multitool.escalation import requests, wire
 
 REQUEST = {
     "file": "/bin/echo",
@@ -17,11 +17,11 @@ REQUEST = {
     "env": {"A": "b"},
 }
 DECODERS: list[Callable[[bytes], object]] = [
-    wire.decode_request,
+    requests.decode_request,
     wire.decode_response,
     wire.decode_result,
-    wire.decode_signal,
-    lambda payload: wire.decode_descriptors(payload, 3),
+    requests.decode_signal,
+    lambda payload: requests.decode_descriptors(payload, 3),
 ]
 
 
@@ -36,7 +36,7 @@ def test_a_frame_is_a_little_endian_length_and_compact_json() -> None:
 
 
 def test_a_request_of_another_implementation_is_understood() -> None:
-    request = wire.decode_request(json.dumps(REQUEST).encode())
+    request = requests.decode_request(json.dumps(REQUEST).encode())
     assert (request.file, request.argv) == ("/bin/echo", ["echo", "café"])
     assert (request.workdir, request.env, request.extended) == ("/tmp", {"A": "b"}, False)
 
@@ -63,7 +63,7 @@ def test_responses_have_the_known_shapes(response: wire.EscalateResponse, shape:
 
 def test_descriptors_and_results_have_the_known_shapes() -> None:
     assert payload_of(wire.encode_descriptors([0, 1, 2])) == b'{"fds":[0,1,2]}'
-    assert wire.decode_descriptors(b'{"fds":[0,1,2]}', 3) == [0, 1, 2]
+    assert requests.decode_descriptors(b'{"fds":[0,1,2]}', 3) == [0, 1, 2]
     assert payload_of(wire.encode_result(wire.SuperExecResult(7))) == b'{"exit_code":7}'
     assert wire.decode_result(b'{"exit_code":-1}').exit_code == -1
 
@@ -72,7 +72,7 @@ def test_descriptors_and_results_have_the_known_shapes() -> None:
 def test_any_bytes_survive_as_arguments(words: list[bytes]) -> None:
     argv = [os.fsdecode(word) for word in words]
     request = wire.EscalateRequest("f", argv, "/", {}, extended=True)
-    decoded = wire.decode_request(payload_of(wire.encode_request(request)))
+    decoded = requests.decode_request(payload_of(wire.encode_request(request)))
     assert [os.fsencode(word) for word in decoded.argv] == words
     assert decoded.extended
 
@@ -96,7 +96,7 @@ def test_any_bytes_survive_as_arguments(words: list[bytes]) -> None:
 )
 def test_a_request_that_is_not_one_is_refused(change: dict[str, object], complaint: str) -> None:
     with pytest.raises(wire.WireError, match=complaint):
-        wire.decode_request(json.dumps({**REQUEST, **change}).encode())
+        requests.decode_request(json.dumps({**REQUEST, **change}).encode())
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_request_that_is_not_one_is_refused(change: dict[str, object], complai
 )
 def test_descriptor_numbers_must_fit_what_came_along(numbers: str) -> None:
     with pytest.raises(wire.WireError, match="SuperExecMessage"):
-        wire.decode_descriptors(b'{"fds":%s}' % numbers.encode(), 3)
+        requests.decode_descriptors(b'{"fds":%s}' % numbers.encode(), 3)
 
 
 def test_a_length_beyond_the_limit_is_refused_before_anything_is_read() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex_multitool.sandbox.json_text import MAX_DEPTH, JSONTextError, decode
+from codex_multitool.json_text import MAX_DEPTH, JSONTextError, decode
 
 VALUES = st.recursive(
     st.none()
