@@ -6,6 +6,7 @@ so the answers fit one another, and no length is taken on trust.
 
 import os
 import struct
+from collections.abc import Sequence
 from errno import E2BIG, EFAULT, EIO, ENAMETOOLONG, ESRCH
 
 # include/uapi/linux/limits.h, binfmts.h; fs/exec.c bounds argv and envp by 3/4 of _STK_LIM.
@@ -17,6 +18,7 @@ _PAGE = 4096
 _BLOCK = 16 * _PAGE
 _FEW = 16  # most commands have fewer words
 _POINTER = 8
+_FEW_POINTERS = struct.Struct(f"={_FEW}Q")
 _HIGHEST = 1 << 56  # above any user address; a tag in the top byte (aarch64) is not part of it
 
 
@@ -43,7 +45,11 @@ class Memory:
         """A vector of strings, argv or envp; OSError EFAULT, E2BIG."""
         strings = []
         for pointer in self._pointers(address):
-            string = self._string(pointer, MAX_ARG_STRLEN, E2BIG)
+            # The usual string lies within a page that has been read, and most calls are for those.
+            offset = pointer & (_PAGE - 1)
+            page = self._pages.get(pointer - offset, b"")
+            end = page.find(b"\0", offset)
+            string = page[offset:end] if end >= 0 else self._string(pointer, MAX_ARG_STRLEN, E2BIG)
             strings.append(string)
             self._room -= len(string) + 1 + _POINTER
             if self._room < 0:
@@ -52,10 +58,15 @@ class Memory:
         joined = os.fsdecode(b"\0".join(strings))
         return tuple(joined.split("\0")) if strings else ()
 
-    def _pointers(self, address: int) -> list[int]:
+    def _pointers(self, address: int) -> Sequence[int]:
         """The pointers up to the null one; a null vector is an empty one, execve(2) NOTES."""
         found: list[int] = []
         count = _FEW
+        offset = address & (_PAGE - 1)
+        if 0 < address < _HIGHEST and offset <= _PAGE - _FEW_POINTERS.size:
+            words = _FEW_POINTERS.unpack_from(self._page(address - offset), offset)
+            if 0 in words:
+                return words[: words.index(0)]
         while address:
             # Not past the page's end: there need be nothing. A pointer may lie across it, though.
             end = (address | (_PAGE - 1)) + 1

@@ -6,7 +6,7 @@ executes the same twice fills no memory with it.
 
 import os
 
-from codex_multitool.escalation.decide import ExecRequest, Run, Verdict
+from codex_multitool.escalation.decide import Deny, ExecRequest, Run, Verdict
 from codex_multitool.interception.exec_stop import Expected
 from codex_multitool.interception.program import Identity, Interpreter, Kind, identity
 from codex_multitool.interception.resolve import AT_FDCWD
@@ -28,7 +28,7 @@ class Precedents:
 
     def __init__(self, *, our_view: bool) -> None:
         self.files: dict[tuple[Identity, str], tuple[Kind, Interpreter | None]] = {}
-        self._harmless: dict[Facts, ExecRequest] = {}
+        self._judged: dict[Facts, tuple[ExecRequest, Verdict]] = {}
         self._our_view = our_view
         self._plain: dict[tuple[str, tuple[str, ...]], tuple[Identity, Expected]] = {}
 
@@ -46,23 +46,25 @@ class Precedents:
         except OSError:
             return None
 
-    def harmless(self, facts: Facts) -> ExecRequest | None:
-        """The request of an exec with the same facts that was let run as it is, without a note."""
-        return self._harmless.get(facts)
+    def judged(self, facts: Facts) -> tuple[ExecRequest, Verdict] | None:
+        """The request and the verdict, Run without a note or Deny, of an exec with these facts."""
+        return self._judged.get(facts)
 
     def learn(
         self, facts: Facts, snapshot: ExecSnapshot, request: ExecRequest, verdict: Verdict
     ) -> None:
         """Remember what holds again.
 
-        That an exec just runs depends, beyond its facts, on whether the sandbox could exchange a
-        file by which it is judged; and that only adds that an allow rule takes it outside.
+        That an exec just runs, or is forbidden, depends, beyond its facts, on whether the sandbox
+        could exchange a file by which it is judged; and that only adds that an allow rule takes
+        outside what else would run inside.
         """
-        if verdict == _RUN and snapshot.loaded is None and _short(snapshot):
-            if len(self._harmless) >= _MOST:
-                self._harmless.clear()
-            self._harmless[facts] = request
-            if self._our_view and request.untrusted is None and _plain(snapshot):
+        runs = verdict == _RUN
+        if (runs or isinstance(verdict, Deny)) and snapshot.loaded is None and _short(snapshot):
+            if len(self._judged) >= _MOST:
+                self._judged.clear()
+            self._judged[facts] = request, verdict
+            if runs and self._our_view and request.untrusted is None and _plain(snapshot):
                 self._learn_plain(snapshot)
         if request.untrusted is None:
             self._learn_files(snapshot)

@@ -175,9 +175,9 @@ class Supervisor:
 
     def _decide(self, snapshot: ExecSnapshot) -> tuple[ExecRequest, Decided]:
         facts = facts_of(snapshot)
-        harmless = self._precedents.harmless(facts)
-        if harmless is not None:
-            return harmless, _RUN
+        before = self._precedents.judged(facts)
+        if before is not None:
+            return before
         request = request_of(snapshot, self._context)
         verdict = decide(self._context.judgement, request)
         self._precedents.learn(facts, snapshot, request, verdict)

@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from codex_multitool.escalation.decide import Deny, Escalate, ExecRequest, Run, Verdict
+from codex_multitool.escalation.decide import Ask, Deny, Escalate, ExecRequest, Run, Verdict
 from codex_multitool.interception.precedents import Facts, Precedents, facts_of
 from codex_multitool.interception.tracee import ExecSnapshot
 from tests.interception.supervise import Decision, Plain, expected, supervise
@@ -50,15 +50,20 @@ def test_facts_tell_every_difference_that_counts(tmp_path: Path) -> None:
     assert len(set(found)) == 8
 
 
-def test_only_what_just_ran_is_remembered(tmp_path: Path) -> None:
+def test_only_what_ran_or_was_forbidden_is_remembered(tmp_path: Path) -> None:
     ((facts, snapshot),) = _seen(tmp_path, "/bin/true a; :")
-    refused: list[Verdict] = [Run("a note"), Deny("no"), Escalate("rule", "/bin/true")]
-    for verdict in refused:
-        precedents = Precedents(our_view=False)
-        precedents.learn(facts, snapshot, _request(snapshot), verdict)
-        assert precedents.harmless(facts) is None
-    precedents.learn(facts, snapshot, _request(snapshot), Run())
-    assert precedents.harmless(facts) == _request(snapshot)
+    request = _request(snapshot)
+    other: list[Verdict] = [Run("a note"), Escalate("rule", "/bin/true"), Ask(Run(), "", "")]
+    for verdict in other:
+        precedents = Precedents(our_view=True)
+        precedents.learn(facts, snapshot, request, verdict)
+        assert precedents.judged(facts) is None
+        assert precedents.knows(snapshot.file, snapshot.argv) is None
+    for verdict in (Deny("no"), Run()):
+        assert precedents.knows(snapshot.file, snapshot.argv) is None
+        precedents.learn(facts, snapshot, request, verdict)
+        assert precedents.judged(facts) == (request, verdict)
+    assert precedents.knows(snapshot.file, snapshot.argv) is not None
 
 
 def test_long_arguments_are_not_kept(tmp_path: Path) -> None:
@@ -66,7 +71,7 @@ def test_long_arguments_are_not_kept(tmp_path: Path) -> None:
         ((facts, snapshot),) = _seen(tmp_path, f"/bin/true {words}; :")
         precedents = Precedents(our_view=False)
         precedents.learn(facts, snapshot, _request(snapshot), Run())
-        assert precedents.harmless(facts) is None
+        assert precedents.judged(facts) is None
 
 
 def test_few_are_kept(tmp_path: Path) -> None:
@@ -74,7 +79,7 @@ def test_few_are_kept(tmp_path: Path) -> None:
     precedents = Precedents(our_view=False)
     for number in range(3000):
         precedents.learn((number,), snapshot, _request(snapshot), Run())
-    kept = [number for number in range(3000) if precedents.harmless((number,)) is not None]
+    kept = [number for number in range(3000) if precedents.judged((number,)) is not None]
     assert 0 < len(kept) <= 1024
     assert kept[-1] == 2999
 
