@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass, field
@@ -16,8 +18,15 @@ from tests.executables import built
 DEADLINE = 120  # seconds a block may take on a loaded machine
 # What the pages call these places.
 INSTALLED, HOME, CHECKOUT = "/opt/codex-multitool", "/home/me", "/home/me/codex-multitool"
+_INSTALLED = tempfile.TemporaryDirectory(prefix="codex-installed-", dir="/var/tmp")
 _END = "\x01"  # parts the outputs of the commands of a block
 _QUESTION = "no > "
+
+
+@functools.cache
+def installed() -> Path:
+    """The executable as a user has it: not where commands may write, as in /tmp."""
+    return Path(shutil.copytree(built(), Path(_INSTALLED.name, "dist"), symlinks=True))
 
 
 class DocumentationError(Exception):
@@ -57,7 +66,7 @@ class Session:
         self.home.mkdir()
         self._cwd = self.home
         self.environ = {
-            "PATH": f"{built()}:/usr/local/bin:/usr/bin:/bin",
+            "PATH": f"{installed()}:/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.home),
             "USER": "me",
             "LANG": "C.UTF-8",
@@ -68,12 +77,12 @@ class Session:
 
     def here(self, text: str) -> str:
         """The text with this machine's places."""
-        text = text.replace(INSTALLED, str(built()))
+        text = text.replace(INSTALLED, str(installed()))
         return text.replace(CHECKOUT, str(ROOT)).replace(HOME, str(self.home))
 
     def there(self, text: str) -> str:
         """The text with the places the pages name."""
-        text = text.replace(str(built()), INSTALLED)
+        text = text.replace(str(installed()), INSTALLED)
         return text.replace(str(self.home), HOME).replace(str(ROOT), CHECKOUT)
 
     def write(self, path: str, text: str) -> None:
