@@ -18,7 +18,7 @@ from codex_multitool.config.documents import file_document
 from codex_multitool.config.settings import statements
 from codex_multitool.execpolicy.parser import Source, parse
 from tests.documentation.pages import NAMES, Block, blocks
-from tests.documentation.session import DocumentationError, Session, commands
+from tests.documentation.session import DocumentationError, Session, commands, installed
 from tests.executables import built
 
 RUN = ("console", "sh")
@@ -85,6 +85,23 @@ def test_settings_and_rules_can_be_read(name: str) -> None:
                 json.loads(block.text)
             case kind:
                 assert kind in (*RUN, *SHOWN) or block.marker == "not run", block.place
+
+
+def test_configurations_of_clients_are_what_mcp_config_prints(session: Session) -> None:
+    printed = subprocess.run(
+        [installed() / roles.CLI, "mcp-config", "cursor"],
+        env=session.environ,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    wanted, _ = json.JSONDecoder().raw_decode(session.there(printed.stdout))
+    shown = [block for name in NAMES for block in blocks(name) if '"mcpServers"' in block.text]
+    static = [block for block in shown if block.kind == "json"]
+    assert static
+    for block in static:
+        assert json.loads(block.text) == wanted, block.place
 
 
 def test_little_is_not_run() -> None:

@@ -53,11 +53,26 @@ def test_the_readme_leads_to_the_map() -> None:
     assert MAP in {page for page, _ in targets("README.md")}
 
 
+def options(prose: str) -> list[str]:
+    """The options in what the prose shows as code: alone, or behind one of our programs."""
+    found = []
+    for span in re.findall(r"`([^`\n]+)`", prose):
+        words = span.partition(" -- ")[0].split()
+        if words[:1] and (words[0].startswith("--") or words[0].startswith("codex-")):
+            found += [word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)]
+    return found
+
+
 def test_options_that_pages_name_are_options() -> None:
-    known = set(re.findall(r"--[a-z][a-z-]+", (ROOT / "docs/reference/commands.md").read_text()))
+    known = set(options(without_blocks("docs/reference/commands.md")))
     # Of other programs.
-    known |= {"--security-opt", "--cap-add", "--cap-drop", "--privileged", "--user", "--read-only"}
+    known |= {"--security-opt", "--cap-drop", "--privileged", "--user", "--read-only"}
     for name in NAMES:
         if name.startswith("docs/") or name == "README.md":
-            for option in re.findall(r"`(--[a-z][a-z-]+)[`= ]", without_blocks(name)):
-                assert option in known, f"{name}: {option}"
+            for option in options(without_blocks(name)):
+                assert option in known or option == "--help", f"{name}: {option}"
+
+
+def test_an_option_that_is_none_is_found() -> None:
+    prose = "Say `codex-linux-sandbox --accept X -- cmd --its-own`, or `--frobnicate`; `git --x`."
+    assert options(prose) == ["--accept", "--frobnicate"]
