@@ -57,6 +57,17 @@ def test_attacks_have_names_of_their_own() -> None:
     assert len(names) >= 80
 
 
+@pytest.mark.parametrize("mode", ["kernel", "wrapper"])
+def test_every_attack_has_to_be_told_of(mode: str) -> None:
+    """That nothing happened outside is not enough: a decision, a note or a refusal must say so."""
+    silent = [
+        attack.name
+        for attack in ATTACKS
+        if (it := getattr(attack, mode)) is not None and not (it.decision or it.note or it.output)
+    ]
+    assert silent == []
+
+
 @pytest.mark.parametrize(
     "attack", [pytest.param(attack, id=attack.name) for attack in ATTACKS if attack.bare]
 )
