@@ -9,10 +9,12 @@ is told as that. Content is always read: a mapping can change it and leave the t
 
 import os
 import stat
+import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from itertools import islice
+from typing import NamedTuple
 
 from codex_multitool.escalation.protected import NAMES, STATE, Entry, Snapshot
 
@@ -25,6 +27,9 @@ _MAX_POINTER = 4096
 _MAX_NAMES = 1024  # looked through for links where git writes
 # Where git writes through a link that is there already, and how deep.
 _WRITTEN = (("logs", MAX_DEPTH), ("objects", 0))
+
+_MAX_LISTINGS = 1024
+_SETTLED_NS = 3_000_000_000  # after which a directory cannot change and keep its times
 
 _PLACE = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -237,8 +242,7 @@ class _Walk:
                     self._listed(inner, below, _ALL, suffix, depth - 1)
 
     def _names(self, fd: int) -> list[str]:
-        with os.scandir(fd) as listing:
-            names = [it.name for it in islice(listing, MAX_ENTRIES + 1)]
+        names = _listing(fd).names
         if len(names) > MAX_ENTRIES:
             raise _TooMuchError("too many files")
         return names
@@ -278,21 +282,20 @@ class _Walk:
 
     def _links_below(self, fd: int, path: str, deep: int) -> None:
         try:
-            found = _kinds(fd, self._names_left + 1)
+            names, links, directories = _listing(fd)
         except OSError as error:
             self._unseen(path, str(error.strerror))
             return
-        self._names_left -= len(found)
+        self._names_left -= len(names)
         if self._names_left < 0:
             raise _TooManyNamesError
-        for name, is_link, is_directory in found:
+        for name in links:
+            self._entry(fd, name, f"{path}/{name}")
+        for name in directories if deep else ():
             below = f"{path}/{name}"
-            if is_link:
-                self._entry(fd, name, below)
-            elif deep and is_directory:
-                with self._opened(fd, name, stat.S_IFDIR, below) as inner:
-                    if inner is not None:
-                        self._links_below(inner, below, deep - 1)
+            with self._opened(fd, name, stat.S_IFDIR, below) as inner:
+                if inner is not None:
+                    self._links_below(inner, below, deep - 1)
 
     def _modules(self, fd: int, name: str, path: str, depth: int) -> None:
         """The repositories of submodules, whose names may have slashes."""
@@ -337,14 +340,38 @@ class _Walk:
             os.close(inner)
 
 
-def _kinds(fd: int, most: int) -> list[tuple[str, bool, bool]]:
-    """What is in a directory, opened in whatever way: names, whether links, whether directories."""
+class _Listing(NamedTuple):
+    names: list[str]
+    links: list[str]
+    directories: list[str]
+
+
+_listings: dict[tuple[int, ...], _Listing] = {}
+
+
+def _listing(fd: int) -> _Listing:
+    """What is in a directory, opened in whatever way; of a very large one the beginning.
+
+    Known again by its times: no name comes or goes without them (inode(7)), but for the resolution
+    of the clock that files get.
+    """
+    found = os.fstat(fd)
+    key = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
+    if key in _listings:
+        return _listings[key]
     listed = os.open(".", _LISTED, dir_fd=fd)
     try:
         with os.scandir(listed) as listing:
-            return [
-                (it.name, it.is_symlink(), it.is_dir(follow_symlinks=False))
-                for it in islice(listing, most)
-            ]
+            entries = list(islice(listing, _MAX_NAMES + 1))
     finally:
         os.close(listed)
+    answer = _Listing(
+        [it.name for it in entries],
+        [it.name for it in entries if it.is_symlink()],
+        [it.name for it in entries if it.is_dir(follow_symlinks=False)],
+    )
+    if time.time_ns() - found.st_ctime_ns > _SETTLED_NS:
+        if len(_listings) >= _MAX_LISTINGS:
+            _listings.clear()
+        _listings[key] = answer
+    return answer

@@ -460,6 +460,28 @@ class TestQuestions:
             r'prefix_rule\(pattern=\["/\S+/rm", "-rf", "junk"\], decision="allow"\)\n', text
         )
 
+    def test_what_the_sandbox_changed_is_told_and_asked_about_each_time(
+        self, ground: Ground
+    ) -> None:
+        ground.rules('prefix_rule(pattern=["touch"], decision="allow")\n')
+        outside = ground.folder / "outside"
+        script = f"echo >.envrc; touch {outside}; echo result $?"
+        told = f"a sandboxed command wrote {ground.workspace}/.envrc"
+        done = ground.run("--sandbox=workspace-write", script)
+        assert done.stdout == "result 1\n"
+        assert "there is no terminal to ask at; undo that" in done.stderr
+        assert f"exec: {told}: until a human has agreed to it" in done.stderr
+        assert not outside.exists()
+        (ground.workspace / ".envrc").unlink()
+        with ground.terminal("--sandbox=workspace-write", script) as terminal:
+            terminal.until(f"beware: {told}")
+            for keys in (b"s\n", b"a\n", b"y\n"):
+                terminal.until(QUESTION)
+                terminal.type(keys)
+            terminal.until("result 0")
+            assert terminal.status() == 0
+        assert outside.exists()
+
     def test_what_is_no_answer_is_asked_again(self, ground: Ground) -> None:
         ground.rules(self.RULES)
         with ground.terminal("--", "touch", "x") as terminal:

@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -254,6 +255,17 @@ def test_whatever_an_enemy_puts_there_is_a_change(
     if (place / name).is_dir():
         (place / name).rename(place / "moved")
     assert different(place, lambda place: make(place / name))
+
+
+def test_a_directory_that_long_was_the_same_is_looked_at_anew_when_it_changes(place: Path) -> None:
+    time.sleep(3.1)  # until its listing is remembered
+    assert different(place, lambda _: None) == []
+    assert different(place, link_at(".git/logs/link")) == ["wrote .git/logs/link"]
+    assert different(place, write(".git/hooks/pre-commit")) == ["wrote .git/hooks/pre-commit"]
+    (place / ".git/hooks/pre-commit").rename(place / "kept")
+    assert different(place, lambda place: (place / "kept").rename(place / ".git/hooks/x")) == [
+        "wrote .git/hooks/x"
+    ]
 
 
 def test_many_logs_are_told_and_take_nothing_else_along(place: Path) -> None:
