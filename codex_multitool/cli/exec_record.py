@@ -16,6 +16,7 @@ _MAX_EXECS = 100_000
 _MAX_WATCHED = 512  # descriptors, one per living process
 _MAX_VERDICTS = 1000
 _MAX_NOTES = 50
+_MAX_NOTE = 4096  # characters
 
 
 class Record:
@@ -34,6 +35,7 @@ class Record:
 
     def note(self, text: str) -> None:
         """Remember what the user should know."""
+        text = text[:_MAX_NOTE]
         if text not in self.notes and len(self.notes) < _MAX_NOTES:
             self.notes.append(text)
 

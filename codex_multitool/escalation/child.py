@@ -54,7 +54,7 @@ async def run_outside(
 
 
 async def start_outside(context: Context, escalated: Escalated) -> "Outside":
-    """Start the program; whoever has it must `end` it."""
+    """Start the program; whoever has it must `end` it. Raises OSError."""
     inherited, program, launcher = escalated.inherited, escalated.program, context.launcher
     path = _executed_path(program, escalated.asked, context.writable)
     environment, refused = await context.surroundings.environment(
@@ -69,7 +69,9 @@ async def start_outside(context: Context, escalated: Escalated) -> "Outside":
         workdir, executed = escalated.workdir, program.fd
         if context.own_mounts:
             workdir, executed = _through_our_mounts((workdir, executed), stack)
-        process = await launcher.spawn(
+        process = await _spawned(
+            launcher,
+            escalated,
             Spawn(
                 path=os.fsencode(path),
                 argv=[os.fsencode(word) for word in escalated.argv],
@@ -82,7 +84,7 @@ async def start_outside(context: Context, escalated: Escalated) -> "Outside":
                 nice=inherited.nice,
                 blocked=inherited.blocked,
                 ignored=inherited.ignored,
-            )
+            ),
         )
     # While the program starts: nothing waits for this look.
     with trio.CancelScope(shield=True):
@@ -90,6 +92,14 @@ async def start_outside(context: Context, escalated: Escalated) -> "Outside":
             lambda: rest(launcher.pid, outside=process.pid, held=escalated.held)
         )
     return Outside(launcher, process, escalated, path, absence)
+
+
+async def _spawned(launcher: Launcher, escalated: Escalated, spawn: Spawn) -> Process:
+    try:
+        return await launcher.spawn(spawn)
+    except LauncherError as error:
+        _say(escalated, f"{os.fsdecode(spawn.path)}: {error}\n")
+        raise OSError(error.errno, str(error)) from None
 
 
 class Outside:

@@ -62,6 +62,7 @@ _AT_ONCE_SECONDS = 0.003
 _PATIENT_TURNS = 20
 _PAUSE_SECONDS = 0.0005
 _CHILD = frozenset({signal.SIGCHLD})  # tells a tracer of a stop: ptrace(2)
+_MAX_HELD = 256  # each takes a dozen descriptors of ours, and up to 6 MiB
 
 _RUN = Run()
 
@@ -119,6 +120,10 @@ class Supervisor:
             self._read(notification)
 
     def _read(self, notification: Notification) -> None:
+        if len(self._waiting) >= _MAX_HELD:
+            self._context.note(f"execs failed: {_MAX_HELD} of this command were held already")
+            self._listener.fail(notification, errno.EAGAIN)
+            return
         precedents = self._precedents
         snapshot = read_unknown(self._listener, notification, precedents.files, precedents.knows)
         if isinstance(snapshot, Gone):

@@ -1,5 +1,6 @@
 """The server's side of the launchers: hires one per command, hears of its processes."""
 
+import errno
 import os
 import signal
 import socket
@@ -15,6 +16,7 @@ from codex_multitool.launcher import protocol
 from codex_multitool.sandbox.enforce import Confinement
 
 _CHUNK = 1 << 16
+_MAX_LAUNCHERS = 512  # 256 calls, and as many more that left something running
 _MAX_IDLE = 32  # launchers kept for the next burst of calls
 _KEPT = 2  # of them, how many stay when none comes
 _IDLE_SECONDS = 30.0
@@ -98,7 +100,7 @@ class Launcher:
         self.pid = 0
 
     async def spawn(self, spawn: Spawn) -> Process:
-        """Start a process; returns once it is forked."""
+        """Start a process; returns once it is forked. Raises LauncherError."""
         sent = [ours for ours, _ in spawn.descriptors]
 
         def index(fd: int | None) -> int:
@@ -127,10 +129,20 @@ class Launcher:
             "die_with_launcher": spawn.die_with_launcher,
             "mounts": tuple(spawn.mounts),
         }
+        if len(sent) > protocol.MAX_DESCRIPTORS:
+            text = f"{len(sent)} descriptors, of which {protocol.MAX_DESCRIPTORS} can be handed on"
+            raise LauncherError(text, errno.E2BIG)
         self._numbers += 1
         process = self._processes[self._numbers] = Process(self._numbers)
-        self.empty = trio.Event()
-        await self._send((protocol.SPAWN, process.number, message), sent)
+        if first := self.empty.is_set():
+            self.empty = trio.Event()  # else somebody may wait for the one there is
+        try:
+            await self._send((protocol.SPAWN, process.number, message), sent)
+        except LauncherError:
+            self._processes.pop(process.number, None)
+            if first:
+                self.empty.set()
+            raise
         await process.forked.wait()
         return process
 
@@ -244,14 +256,20 @@ class Pool:
         self._zygote = zygote
         self._nursery = nursery
         self._idle: list[Launcher] = []
+        self._hired = 0
         nursery.start_soon(self._shrink, idle_seconds)
 
     def hire(self) -> Launcher:
-        """A launcher with no process."""
+        """A launcher with no process. Raises LauncherError."""
         while self._idle:
             launcher = self._idle.pop()
             if not launcher.lost:
                 return launcher
+        if self._hired >= _MAX_LAUNCHERS:
+            raise LauncherError(
+                f"{_MAX_LAUNCHERS} commands have processes that run: those left in the background "
+                "end with the server"
+            )
         with ExitStack() as stack:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             stack.callback(theirs.close)
@@ -261,8 +279,15 @@ class Pool:
                 ours.close()
                 raise LauncherError(f"no command can be started any more: {error}") from None
         launcher = Launcher(ours)
-        self._nursery.start_soon(launcher.listen)
+        self._hired += 1
+        self._nursery.start_soon(self._listen, launcher)
         return launcher
+
+    async def _listen(self, launcher: Launcher) -> None:
+        try:
+            await launcher.listen()
+        finally:
+            self._hired -= 1
 
     def dismiss(self, launcher: Launcher) -> None:
         """Take back a launcher whose command has ended; one with processes left ends them."""

@@ -234,13 +234,14 @@ class Command:
 
     def _record(self, verdict: Verdict) -> None:
         argv = _shortened(verdict.argv)
-        found = Decision(verdict.program, argv, verdict.decision, verdict.reason)
+        found = Decision(verdict.program, argv, verdict.decision, _cut(verdict.reason))
         if len(self._outcome.decisions) < _MAX_DECISIONS:
             self._outcome.decisions.append(found)
         else:
             self._note(f"only the first {_MAX_DECISIONS} decisions are listed")
 
     def _note(self, text: str) -> None:
+        text = _cut(text)
         if text not in self._outcome.notes and len(self._outcome.notes) < _MAX_NOTES:
             self._outcome.notes.append(text)
 
@@ -254,6 +255,14 @@ def _shortened(argv: Sequence[str]) -> tuple[str, ...]:
         room -= len(word) + 1
     left_out = _length(argv) - _length(shown)
     return (*shown, *([f"[... {left_out} characters left out ...]"] if left_out else []))
+
+
+def _cut(text: str) -> str:
+    """What is told of a text that may hold a sandboxed program's own words."""
+    left_out = len(text) - _MAX_ARGUMENTS
+    if left_out <= 0:
+        return text
+    return f"{text[:_MAX_ARGUMENTS]} [... {left_out} characters left out ...]"
 
 
 def _length(words: Sequence[str]) -> int:

@@ -24,13 +24,20 @@ CANCELLED = "notifications/cancelled"
 PROGRESS = "notifications/progress"
 METHODS = frozenset({INITIALIZE, PING, LIST_TOOLS, CALL_TOOL, UPDATE_STATE})
 
+MAX_ID = 1024  # characters
+
 RequestId = str | int
 Object = dict[str, Any]
 
 
 def is_id(value: object) -> TypeGuard[RequestId]:
-    """Whether `value` can be the id of a request: MCP takes strings and integers, never null."""
-    return isinstance(value, str | int) and not isinstance(value, bool)
+    """Whether `value` can be the id of a request: MCP takes strings and integers, never null.
+
+    Ids are kept while requests run, so their length is bounded.
+    """
+    if isinstance(value, str):
+        return len(value) <= MAX_ID
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def request(number: RequestId, method: str, params: Object) -> bytes:

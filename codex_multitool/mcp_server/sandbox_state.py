@@ -9,6 +9,7 @@ from codex_multitool.sandbox.policy import PolicyError, from_object
 
 META = "codex/sandbox-state-meta"  # the key in a call's `_meta`
 _FILE_URL = "file://"
+_MAX_ROOTS = 256  # each is opened and watched at every call
 _HEXADECIMAL = b"0123456789abcdefABCDEF"
 
 
@@ -35,6 +36,9 @@ def parse_state(value: object, server_cwd: str) -> SandboxState:
         policy = from_object(value["sandboxPolicy"])
     except PolicyError as error:
         raise StateError(f"`sandboxPolicy`: {error}") from None
+    if len(policy.writable_roots) > _MAX_ROOTS:
+        many = len(policy.writable_roots)
+        raise StateError(f"`sandboxPolicy`: {many} writable roots, at most {_MAX_ROOTS} are taken")
     cwd = value.get("sandboxCwd")
     return SandboxState(policy, server_cwd if cwd is None else join(server_cwd, _path(cwd)))
 

@@ -7,7 +7,7 @@ input. Whatever goes wrong in one of them, the others go on.
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 
@@ -32,6 +32,7 @@ from codex_multitool.mcp_server.session import (
     Request,
     Response,
 )
+from codex_multitool.mcp_server.stdio import Answers
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,14 @@ class RequestError(Exception):
         super().__init__(text)
         self.code = code
         self.data = data
+
+
+class _Call(NamedTuple):
+    """token: of the progress the client wants to hear of, if it does."""
+
+    spec: CommandSpec
+    state: SandboxState | None
+    token: RequestId | None
 
 
 class Server:
@@ -76,10 +85,8 @@ class Server:
         self._questions = Questions(self._session, self._send, patience)
         self._calls: dict[RequestId, trio.CancelScope] = {}
 
-    async def serve(
-        self, chunks: AsyncIterator[bytes], answers: trio.MemorySendChannel[bytes]
-    ) -> None:
-        """Serve until the input ends; then every call is cancelled. answers: without bound."""
+    async def serve(self, chunks: AsyncIterator[bytes], answers: Answers) -> None:
+        """Serve until the input ends; then every call is cancelled."""
         self._answers = answers
         async with trio.open_nursery() as nursery:
             for event in self._begun:
@@ -98,10 +105,8 @@ class Server:
 
     def _handle(self, event: Event, nursery: trio.Nursery) -> None:
         match event:
-            case Request(number, messages.CALL_TOOL) if len(self._calls) < _MAX_CALLS:
-                scope = self._calls[number] = trio.CancelScope()
-                # The state is taken now: an update that comes later is for later calls.
-                nursery.start_soon(self._call, event, self._state, scope, nursery)
+            case Request(_, messages.CALL_TOOL) if len(self._calls) < _MAX_CALLS:
+                self._begin(event, nursery)
             case Request():
                 self._send(self._answer(event))
             case Notification(messages.CANCELLED, params):
@@ -160,18 +165,35 @@ class Server:
         except StateError as error:
             raise RequestError(messages.INVALID_PARAMS, str(error), value) from None
 
+    def _begin(self, request: Request, nursery: trio.Nursery) -> None:
+        try:
+            call = self._understood(request.params or {})
+        except ToolError as error:
+            failure = shell_tool.encode_failure(str(error))
+            self._send(self._session.result(request.id, failure))
+        except Exception as error:  # noqa: BLE001 - as in _answer
+            self._send(self._failure(request, error))
+        else:
+            scope = self._calls[request.id] = trio.CancelScope()
+            # What else its parameters held is not kept as long as the call runs.
+            request = Request(request.id, request.method, None)
+            nursery.start_soon(self._call, request, call, scope, nursery)
+
+    def _understood(self, params: Object) -> _Call:
+        """A call's arguments. The state is taken now: an update that comes later is for later."""
+        meta = _member(params, "_meta")
+        state = self._parsed(meta[META]) if META in meta else self._state
+        token = meta.get("progressToken")
+        return _Call(self._arguments(params), state, token if is_id(token) else None)
+
     async def _call(
-        self,
-        request: Request,
-        state: SandboxState | None,
-        scope: trio.CancelScope,
-        nursery: trio.Nursery,
+        self, request: Request, call: _Call, scope: trio.CancelScope, nursery: trio.Nursery
     ) -> None:
         answer = b""
         try:
             with scope:
                 await trio.lowlevel.checkpoint_if_cancelled()
-                value = await self._called(request.params or {}, state, nursery)
+                value = await self._called(call, nursery)
                 answer = self._session.result(request.id, value)
         except Exception as error:  # noqa: BLE001 - as in _answer
             answer = self._failure(request, error)
@@ -182,19 +204,14 @@ class Server:
         if not scope.cancel_called:
             self._send(answer)
 
-    async def _called(
-        self, params: Object, state: SandboxState | None, nursery: trio.Nursery
-    ) -> Object:
-        meta = _member(params, "_meta")
-        if META in meta:
-            state = self._parsed(meta[META])
+    async def _called(self, call: _Call, nursery: trio.Nursery) -> Object:
+        progress = None if call.token is None else Progress(call.token, self._send)
         try:
-            spec = self._arguments(params)
-            token = meta.get("progressToken")
-            progress = Progress(token, self._send) if is_id(token) else None
-            result = await self._ran(spec, state, progress, nursery)
+            result = await self._ran(call.spec, call.state, progress, nursery)
         except ToolError as error:
             return shell_tool.encode_failure(str(error))
+        # Encoded it is larger, and would lie there until a client that is slow has read the others.
+        await self._answers.room()
         return shell_tool.encode_result(result, _signal_name(result.signal))
 
     def _arguments(self, params: Object) -> CommandSpec:

@@ -13,8 +13,9 @@ import msgspec
 from codex_multitool.mcp_server import messages
 from codex_multitool.mcp_server.messages import Object, RequestId, is_id, named
 
-# A command is at most 128 KiB (execve(2), MAX_ARG_STRLEN), a state lists paths: this is ample.
-MAX_LINE = 16 * 1024 * 1024
+# A command is at most 128 KiB (execve(2), MAX_ARG_STRLEN), a state lists paths: this is ample, and
+# decoded it may take twenty times as much.
+MAX_LINE = 4 * 1024 * 1024
 _BEFORE_INITIALIZE = frozenset({messages.INITIALIZE, messages.PING})
 
 
@@ -124,7 +125,10 @@ class Session:
         number = message.get("id")
         if not is_id(number):
             if "id" in message:
-                return _invalid(None, "`id` must be a string or an integer")
+                most = (
+                    f" of at most {messages.MAX_ID} characters" if isinstance(number, str) else ""
+                )
+                return _invalid(None, f"`id` must be a string or an integer{most}")
             number = None
         if problem:
             return _useless(number, problem)

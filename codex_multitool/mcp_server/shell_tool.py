@@ -9,6 +9,7 @@ from codex_multitool.mcp_server.messages import Object, named
 
 NAME = "shell"
 DEFAULT_TIMEOUT_MS = 10_000
+_MAX_COMMAND = 128 * 1024  # bytes, NUL included: MAX_ARG_STRLEN, execve(2)
 _MAX_TIMEOUT_MS = 1 << 53  # beyond what JSON numbers are exact for
 
 
@@ -129,6 +130,11 @@ def parse_arguments(arguments: Object) -> CommandSpec:
     for name, value in (("command", command), ("workdir", workdir)):
         if "\0" in value:
             raise ToolError(f"`{name}` holds a NUL character, which no argument can: execve(2)")
+    if len(command.encode("utf-8", "surrogatepass")) >= _MAX_COMMAND:
+        raise ToolError(
+            f"`command` is longer than an argument can be, {_MAX_COMMAND - 1} bytes (execve(2)): "
+            "write it to a file, and run that"
+        )
     if not isabs(workdir):
         raise ToolError(f"workdir {workdir!r}: it must be an absolute path")
     return CommandSpec(command, workdir, timeout_ms, login is not False)

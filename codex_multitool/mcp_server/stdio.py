@@ -18,9 +18,10 @@ _CHUNK = 1 << 16
 # Messages waiting for a client that does not read, before its own are left unread. Many: a client
 # may well write a lot before it reads.
 _MAX_QUEUED = 1024
+_MAX_QUEUED_BYTES = 32 << 20
 _FAREWELL_SECONDS = 2.0  # to write out what was answered before the client closed its side
 
-ServeSession = Callable[[AsyncIterator[bytes], trio.MemorySendChannel[bytes]], Awaitable[None]]
+ServeSession = Callable[[AsyncIterator[bytes], "Answers"], Awaitable[None]]
 
 
 class Stdio:
@@ -32,62 +33,83 @@ class Stdio:
     def __init__(self, descriptors: tuple[int, int], unsent: Sequence[bytes] = ()) -> None:
         self._input, self._output = descriptors
         self._unsent = unsent
-        self._room = trio.lowlevel.ParkingLot()
 
     async def serve(self, session: ServeSession) -> None:
         """Run `session(chunks, answers)` to its end, and write out what it has answered.
 
-        `answers` is without bound. A client that reads no more ends the session.
+        A client that reads no more ends the session.
         """
-        answers, queue = trio.open_memory_channel[bytes](math.inf)
+        sender, queue = trio.open_memory_channel[bytes](math.inf)
+        answers = Answers(sender)
         for message in self._unsent:
             answers.send_nowait(message)
         try:
             with _Output(self._output) as output:
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._write, output, queue, nursery.cancel_scope)
-                    async with answers:
-                        await session(self._chunks(queue), answers)
+                    nursery.start_soon(self._write, output, queue, answers, nursery.cancel_scope)
+                    async with sender:
+                        await session(_Chunks(self._input, answers.room), answers)
                     nursery.cancel_scope.deadline = trio.current_time() + _FAREWELL_SECONDS
         finally:
             os.close(self._input)
-
-    def _chunks(self, queue: trio.MemoryReceiveChannel[bytes]) -> "_Chunks":
-        def full() -> bool:
-            return queue.statistics().current_buffer_used > _MAX_QUEUED
-
-        return _Chunks(self._input, full, self._room)
 
     async def _write(
         self,
         output: "_Output",
         queue: trio.MemoryReceiveChannel[bytes],
+        answers: "Answers",
         session: trio.CancelScope,
     ) -> None:
         try:
             async with queue:
                 async for message in queue:
                     await output.write(message)
-                    self._room.unpark_all()
+                    answers.written(message)
         except OSError as error:
             log.info("the client reads no more: %s", error)
             session.cancel()
 
 
-class _Chunks:
-    """What comes in, as it comes; ends with the input."""
+class Answers:
+    """Messages on their way to the client: never refused, but who can wait should, for `room`."""
 
-    def __init__(self, fd: int, full: Callable[[], bool], room: trio.lowlevel.ParkingLot) -> None:
+    def __init__(self, queue: trio.MemorySendChannel[bytes]) -> None:
+        self._queue = queue
+        self._bytes = 0
+        self._waiting = trio.lowlevel.ParkingLot()
+
+    def send_nowait(self, message: bytes) -> None:
+        """Queue a message. Raises BrokenResourceError or ClosedResourceError at the end."""
+        self._queue.send_nowait(message)
+        self._bytes += len(message)
+
+    async def room(self) -> None:
+        """Wait while too much waits for a client that does not read."""
+        while self._full():
+            await self._waiting.park()
+
+    def written(self, message: bytes) -> None:
+        """A message has left."""
+        self._bytes -= len(message)
+        self._waiting.unpark_all()
+
+    def _full(self) -> bool:
+        queued = self._queue.statistics().current_buffer_used
+        return queued > _MAX_QUEUED or self._bytes > _MAX_QUEUED_BYTES
+
+
+class _Chunks:
+    """What comes in, as it comes; ends with the input. room: waits before each."""
+
+    def __init__(self, fd: int, room: Callable[[], Awaitable[None]]) -> None:
         self._fd = fd
-        self._full = full
         self._room = room
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
-        while self._full():
-            await self._room.park()
+        await self._room()
         try:
             await trio.lowlevel.wait_readable(self._fd)
         except PermissionError:

@@ -223,7 +223,7 @@ def test_background_jobs_outlive_their_shell_and_are_listed() -> None:
         with trio.fail_after(PATIENCE):
             while "sleep 1000" not in dict(jobs := await launcher.jobs()).values():  # noqa: ASYNC110 — a listing, not an event
                 await trio.sleep(0.01)
-            for _ in range(1000):  # an answer may come before the question's task goes on
+            for _ in range(200):  # an answer may come before the question's task goes on
                 assert await launcher.jobs() == jobs
         await launcher.end(grace=1)
         return jobs

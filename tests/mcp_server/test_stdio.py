@@ -25,7 +25,7 @@ PONG = b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
 async def echo(chunks: AsyncIterator[bytes], answers: trio.MemorySendChannel[bytes]) -> None:
     """A session that says everything back."""
     async for data in chunks:
-        await answers.send(data)
+        answers.send_nowait(data)
 
 
 def serve(descriptors: tuple[int, int], session: object = echo) -> None:

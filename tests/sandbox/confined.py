@@ -19,19 +19,22 @@ from pathlib import Path
 import pytest
 
 from codex_multitool.sandbox import kernel, precompute
+from codex_multitool.sandbox.landlock import NEWEST_ABI
 
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="codex-sandbox-tests-")
 
-# argv[1]: "" or a user id; argv[2]: "" or a filter to install first, in hexadecimal.
+# argv[1]: "" or a user id; argv[2]: "" or a filter to install first, in hexadecimal; argv[3]: the
+# newest Landlock ABI to make use of, as on an older kernel.
 _START = """
 import os, sys
 sys.path[:] = [{package!r}, *sys.path, {extensions!r}]
 from codex_multitool import roles
-from codex_multitool.sandbox import kernel, main
-user, program, *arguments = sys.argv[1:]
+from codex_multitool.sandbox import enforce, kernel, main
+user, program, abi, *arguments = sys.argv[1:]
+enforce.NEWEST_ABI = int(abi)
 if user:
     os.setgroups([])
     os.setgid(int(user))
@@ -155,6 +158,7 @@ class Workspace:
         *command: str,
         flags: Sequence[str] = (),
         first: bytes = b"",
+        newest_abi: int = NEWEST_ABI,
         environ: Mapping[str, str] | None = None,
         **options: object,
     ) -> "subprocess.Popen[str]":
@@ -164,7 +168,8 @@ class Workspace:
             given += ["--sandbox-policy-cwd", str(self.inside)]
         script = _START.format(package=str(package()), extensions=extensions())
         user = "" if self.user is None else str(self.user)
-        arguments = [sys.executable, "-IS", "-c", script, user, first.hex(), *given, *flags]
+        before = [user, first.hex(), str(newest_abi)]
+        arguments = [sys.executable, "-IS", "-c", script, *before, *given, *flags]
         base = {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.inside),

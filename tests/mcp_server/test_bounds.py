@@ -1,0 +1,76 @@
+"""What one server holds at a time: execs, and commands with processes left behind."""
+
+import pytest
+import trio
+
+from codex_multitool.interception import supervisor
+from codex_multitool.launcher import pool
+from codex_multitool.mcp_server.calls import ToolError
+from tests.mcp_server.tool import Bench, Tool, until
+
+HOLD = 'for n in 1 2 3 4 5 6; do sh -c "exec sleep 771" 2>/dev/null & done; wait -n; echo $?'
+
+
+def test_no_more_execs_are_held_than_there_is_room_for(
+    any_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if any_bench.way.wrapper is not None:
+        pytest.skip("nothing is held where there is no kernel interception")
+    monkeypatch.setattr(supervisor, "_MAX_HELD", 3)
+    any_bench.rules = 'prefix_rule(pattern=["sh"])\n'
+
+    async def scenario(tool: Tool) -> None:
+        result = await tool(HOLD, timeout_ms=3000)
+        assert result.stdout.text == "126\n"
+        assert "execs failed: 3 of this command were held already" in result.notes
+        # It is the command's own trouble.
+        assert (await tool("env echo on")).stdout.text == "on\n"
+
+    any_bench.run(scenario)
+
+
+def test_no_more_commands_leave_something_running_than_there_is_room_for(
+    any_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "_MAX_LAUNCHERS", 4)
+
+    async def scenario(tool: Tool) -> None:
+        released = any_bench.workdir / "released"
+        waits = f"while [ ! -e {released} ]; do read -t 0.05 x <> <(:) || :; done"
+        for n in range(4):
+            command = waits if n == 0 else "sleep 772"
+            await tool(f"({command}) >/dev/null 2>&1 &")
+        with pytest.raises(ToolError, match="4 commands have processes that run"):
+            await tool("echo refused")
+        released.touch()
+        with trio.fail_after(20):
+            while True:
+                try:
+                    assert (await tool("echo on")).stdout.text == "on\n"
+                    break
+                except ToolError:
+                    await trio.sleep(0.05)
+
+    any_bench.run(scenario)
+
+
+def test_a_job_that_has_left_the_sandbox_since_its_call_ends_like_any_other(
+    any_bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its launcher is free again: the next call gets the only one there may be."""
+    monkeypatch.setattr(pool, "_MAX_LAUNCHERS", 1)
+    any_bench.rules = 'prefix_rule(pattern=["sh"])\n'
+    done = any_bench.workdir / "done"
+
+    async def scenario(tool: Tool) -> None:
+        await tool(f"(sleep 1; sh -c 'sleep 0.2; touch {done}'; sleep 0.2) >/dev/null 2>&1 &")
+        await until(done.exists, "the job")
+        with trio.fail_after(20):
+            while True:
+                try:
+                    assert (await tool("echo on")).stdout.text == "on\n"
+                    break
+                except ToolError:
+                    await trio.sleep(0.05)
+
+    any_bench.run(scenario)
