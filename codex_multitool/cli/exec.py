@@ -152,7 +152,10 @@ def exec_command(
         cwd = os.path.abspath(directory or ".")
     except FileNotFoundError:
         sys.exit(fail("the current directory was removed"))
-    zygote = start_zygote(harden())
+    try:
+        zygote = start_zygote(harden())
+    except OSError as error:
+        sys.exit(fail(f"no process to start CMD from: {error.strerror}"))
     # From here on large imports: the zygote has none of it in its memory.
     from codex_multitool.cli import exec_run
 
@@ -165,6 +168,7 @@ def exec_command(
         rules=rules,
         intercept=intercept,
         shell=shell,
+        shell_named=_is_option("shell"),
         timeout=math.inf if timeout is None else timeout,
         tree=tree,
         result_fd=result_fd,
@@ -175,6 +179,12 @@ def exec_command(
         sys.exit(exec_run.run(options, zygote))
     except exec_run.NotRunError as error:
         sys.exit(fail(str(error)))
+
+
+def _is_option(name: str) -> bool:
+    """Whether a parameter stands on the command line, not in the environment."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.COMMANDLINE
 
 
 def _own(descriptor: int) -> None:

@@ -16,7 +16,7 @@ from codex_multitool.cli import exec_tree, learn, replace
 from codex_multitool.cli.colours import coloured
 from codex_multitool.cli.exec_record import Record
 from codex_multitool.cli.foreground import TIMED_OUT, Foreground, Outcome, Task
-from codex_multitool.cli.overrides import refuse_both
+from codex_multitool.cli.overrides import refuse_both, stated_here
 from codex_multitool.cli.terminal import Human
 from codex_multitool.config.configuration import Config
 from codex_multitool.config.errors import ConfigError
@@ -51,7 +51,8 @@ class NotRunError(Exception):
 class Options:
     """The command line of `exec`, checked. cwd: absolute. timeout: seconds, perhaps inf.
 
-    mode, intercept, shell: None for what is configured. result_fd: where the JSON goes, if
+    mode, intercept, shell: None for what is configured. shell_named: whether it is an option,
+    not the environment that says so. result_fd: where the JSON goes, if
     anywhere. ignored: signals that the command shall ignore.
     """
 
@@ -62,6 +63,7 @@ class Options:
     rules: tuple[str, ...]
     intercept: str | None
     shell: str | None
+    shell_named: bool
     timeout: float
     tree: bool
     result_fd: int | None
@@ -106,11 +108,14 @@ def _set_up(options: Options, record: Record) -> Setup:
     for warning in config.warnings:
         log.warning("%s", warning)
     refuse_both(config, "--sandbox", options.mode, "sandbox_mode")
-    refuse_both(config, "--shell", options.shell, OURS, "shell")
+    refuse_both(config, "--shell", options.shell_named, OURS, "shell")
+    shell = options.shell
+    if stated_here(config, OURS, "shell"):
+        shell = None  # what the environment says is less explicit
     refuse_both(config, "--intercept", options.intercept, OURS, "intercept")
     interception = Interception(
         mode=options.intercept or config.intercept or "auto",
-        shell=options.shell or configured_shell(config),
+        shell=shell or configured_shell(config),
         stock_shell=shells.stock_shell(),
         patched_shell=shells.patched_shell(),
         wrapper=roles.executable(roles.EXECVE_WRAPPER),

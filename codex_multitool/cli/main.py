@@ -20,6 +20,9 @@ from codex_multitool.running import standard_streams
 # As env(1), timeout(1) and nohup(1) say that they, not the command, failed.
 CANNOT_START = 125
 
+# Of descriptors, processes or memory: nobody's mistake, and any call may meet it.
+_SCARCE = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
+
 ROLES = {
     "mcp-server": (roles.MCP_SERVER, "Serve the `shell` tool to an MCP client over stdio."),
     "mcp": (roles.MCP_SERVER, "The same as mcp-server."),
@@ -191,4 +194,9 @@ def main(argv: list[str]) -> int:
         if str(error):
             click.echo(f"{roles.CLI}: {error}", err=True)
         return error.status
+    except OSError as error:
+        if error.errno not in _SCARCE:
+            raise
+        click.echo(f"{roles.CLI}: {error.strerror}", err=True)
+        return 1
     return 0

@@ -28,7 +28,11 @@ def place(
     roots: what a sandbox may write. danger: what they could then do.
     """
     path = os.path.realpath(path)
-    trouble = others_write(path)
+    try:
+        trouble = others_write(path)
+    except OSError as error:
+        follows = "who can write there is not known"
+        return Finding(name, WEAKER, f"{path}: {error.strerror}", follows, "look as its owner")
     if trouble is not None:
         return Finding(name, WEAKER, trouble, f"other users can {danger}", f"chmod it, or {mend}")
     follows = f"commands in a workspace-write sandbox can {danger}"
@@ -42,7 +46,10 @@ def place(
 
 
 def others_write(path: str) -> str | None:
-    """The first of `path` and the folders above that others may change; None if there is none."""
+    """The first of `path` and the folders above that others may change; None if there is none.
+
+    Raises OSError where one may not look.
+    """
     while True:
         status = os.stat(path)
         # In a sticky folder only the owner of a file replaces it: inode(7).

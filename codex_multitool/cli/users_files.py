@@ -107,7 +107,10 @@ def _rules(config: Config) -> Iterator[Finding]:
         return
     count = sum(map(len, policy.rules.values()))
     told = f"{count} in {len(files)} files"
-    trouble = next(filter(None, map(others_write, map(os.path.realpath, files))), None)
+    try:
+        trouble = next(filter(None, map(others_write, map(os.path.realpath, files))), None)
+    except OSError as error:
+        trouble = f"{error.filename}: {error.strerror}"
     if trouble is not None:
         follows = "other users can change your rules"
         yield Finding("rules", WEAKER, f"{told}; {trouble}", follows, "chmod or chown it")

@@ -152,6 +152,16 @@ class TestOurSettings:
         assert done.stdout == "/bin/sh\n"
         assert place.run(EXEC, "-c", "codex_multitool.rules=[]", "uname").returncode == 0
 
+    def test_override_of_the_shell_comes_before_the_environments(self, place: Place) -> None:
+        words = ("echo $0",)
+        place.file.write_text('[codex_multitool]\nshell = "/bin/sh"\n')
+        assert place.run(EXEC, *words, CODEX_BASH_PATH="/bin/bash").stdout == "/bin/bash\n"
+        setting = ("-c", 'codex_multitool.shell="/bin/sh"')
+        assert place.run(EXEC, *setting, *words, CODEX_BASH_PATH="/bin/bash").stdout == "/bin/sh\n"
+        done = place.run(EXEC, *setting, "--shell=/bin/bash", *words)
+        assert done.returncode == 2
+        assert "--shell and -c codex_multitool.shell" in done.stderr
+
     def test_dangerous_commands(self, place: Place) -> None:
         place.file.write_text('sandbox_mode = "workspace-write"\n')
         (place.workspace / "junk").mkdir()
