@@ -170,8 +170,8 @@ def test_so_are_names_of_files_in_every_place(home: Path, words: list[str]) -> N
 def test_want_of_descriptors_is_told(home: Path, words: list[str], most: int) -> None:
     done = run(home, *words, before=f"ulimit -n {most};")
     assert done.returncode == (125 if words[0] == "exec" else 1)
-    # With a few more, it is found out later, and by others.
-    assert "Too many open files" in told(done) or most > 6
+    # Who meets it first, and so what is said, depends on what else is open.
+    assert told(done) or b"protection is not full" in done.stdout
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
