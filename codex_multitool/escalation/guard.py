@@ -9,7 +9,7 @@ while everything in the sandbox slept is that program's.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import trio
@@ -21,6 +21,8 @@ from codex_multitool.escalation.protected_look import look, within
 _CLOCK_REALTIME_COARSE = 5  # linux/time.h: the one that files get
 _TRIES, _PAUSE_SECONDS = 5, 0.0005  # to find the sandbox asleep, while a program starts
 _MAX_KNOWN = 32  # places remembered, and looked at in each call
+_MAX_PLACES = 128  # watched at a time, besides the roots and the way to where a program works
+_MAX_UNSEEN = 5  # told in one result
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class Guard:
         if not self._running and not (self._differs and self.look()):
             self._places, self._agreed, self._roots = {}, {}, ()
             self._told.clear()
+            if len(self._told_unseen) > _MAX_PLACES:
+                self._told_unseen.clear()
         self._roots = tuple(dict.fromkeys((*self._roots, *given)))
         known = [place for place in self._known if within(place, given)]
         self._watch((*given, *known, *self._way_to(os.path.realpath(workdir) if workdir else "")))
@@ -94,6 +98,19 @@ class Guard:
         while len(self._known) > _MAX_KNOWN:
             del self._known[next(iter(self._known))]
         self._agreed = {**found, **self._agreed}
+        self._forget(len(self._places) - _MAX_PLACES, new)
+
+    def _forget(self, count: int, new: Sequence[str]) -> None:
+        """Watch the oldest places no longer; who comes back to one asks what changed meanwhile."""
+        kept = {*self._roots, *new}
+        oldest = [place for place in self._places if place not in kept][: max(count, 0)]
+        if not oldest:
+            return
+        for place in oldest:
+            del self._places[place]
+            self._known.pop(place, None)
+        tops = [os.path.join(place, name) for place in oldest for name in protected.NAMES]
+        self._agreed = {path: it for path, it in self._agreed.items() if not within(path, tops)}
 
     def _without_later(self, place: str, found: Snapshot) -> Snapshot:
         """What stood at a place before a command could write there: nobody looked meanwhile."""
@@ -145,7 +162,8 @@ class Guard:
         if left and (written := protected.put_back(self._agreed, finding.state)):
             told = protected.told(Change(protected.WROTE, path) for path in written)
             notes.append(f"{told}, and put it back, while programs ran outside the sandbox")
-        for path, why in set(protected.unseen(finding.state)) - self._told_unseen:
+        unseen = [it for it in protected.unseen(finding.state) if it not in self._told_unseen]
+        for path, why in unseen[:_MAX_UNSEEN]:
             self._told_unseen.add((path, why))
             notes.append(f"what is written to {protected.printable(path)} is not noticed: {why}")
         return notes
