@@ -37,18 +37,23 @@ class OwnFiles:
         return None
 
     def _exposed(self, roots: Sequence[str]) -> str | None:
-        for root in roots:
-            canonical = os.path.realpath(root)
-            for what, path in self._files:
-                if beneath(canonical, (os.path.realpath(path),)) or redirectable(
-                    path, (canonical,)
-                ):
-                    return (
-                        f"commands could write in {root}, and so change {path}, {what}: what they "
-                        f"leave there would act outside the sandbox. Move it, make less writable, "
-                        f"or start the server with {_OPTION}"
-                    )
+        canonical = {os.path.realpath(root): root for root in roots}
+        for what, path in self._files:
+            if not _changeable(path, tuple(canonical)):
+                continue
+            root = next(root for place, root in canonical.items() if _changeable(path, (place,)))
+            return (
+                f"commands could write in {root}, and so change {path}, {what}: what they leave "
+                f"there would act outside the sandbox. Move it, make less writable, or start the "
+                f"server with {_OPTION}"
+            )
         return None
+
+
+def _changeable(path: str, roots: tuple[str, ...]) -> bool:
+    """Whether who may write below `roots`, canonical, can change the file or what is in it."""
+    own = os.path.realpath(path)
+    return any(beneath(root, (own,)) for root in roots) or redirectable(path, roots)
 
 
 def files_of(service: Service) -> OwnFiles:
