@@ -25,7 +25,8 @@ FILES = {
     "gemini": ".gemini/settings.json",
 }
 NOTES = {
-    "codex": "Codex's own shell tool is switched off.",
+    "codex": "Codex's own shell tool is switched off; calls of this one are not asked about but by "
+    "your rules.",
     "claude": "Claude Code's own tool Bash is denied.",
     "cursor": "The shell of Cursor's command line is denied. The editor has no setting for its "
     "own: leave Auto-Run off in Settings > Agents.",
@@ -63,7 +64,15 @@ def documents(
     stdio: dict[str, object] = {"command": executable, "args": []}
     match client:
         case "codex":
-            server = {"command": executable, "tool_timeout_sec": _PATIENCE}
+            server = {
+                "command": executable,
+                "tool_timeout_sec": _PATIENCE,
+                # Codex would send the model off before the tool is there, and without a word
+                # where it cannot start.
+                "required": True,
+                # The server asks where rules say so; Codex would ask of every call besides.
+                "default_tools_approval_mode": "approve",
+            }
             values = {"features": {"shell_tool": False}, "mcp_servers": {SERVER: server}}
             return [Document(path, values)]
         case "claude":

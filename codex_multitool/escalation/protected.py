@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-NAMES = (".git", ".codex", ".mcp.json", ".claude", ".vscode", ".envrc")
+NAMES = (".git", ".codex", ".mcp.json", ".claude", ".agents", ".aws", ".vscode", ".envrc")
 
 # What agents keep beside their settings where a home directory is writable: transcripts and logs,
 # which change all the time and are nothing that is obeyed.

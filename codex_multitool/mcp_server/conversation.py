@@ -10,8 +10,8 @@ from codex_multitool.mcp_server.session import Request, Session
 
 NAME = "codex-exec-mcp-server"
 TITLE = "Sandboxed shell"
-# `codex/sandbox-state-meta` is understood but not offered: a client that is offered it sends
-# permission profiles with every call, and those are not supported.
+# `codex/sandbox-state-meta` is understood and need not be offered: newer Codex sends it with every
+# call to a server that offers this one.
 EXPERIMENTAL = {"codex/sandbox-state": {"version": "1.0.0"}}
 
 

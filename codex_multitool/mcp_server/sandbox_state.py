@@ -5,6 +5,7 @@ from os.path import isabs, join
 
 from codex_multitool.mcp_server.calls import SandboxState
 from codex_multitool.mcp_server.messages import named
+from codex_multitool.mcp_server.permission_profile import policy_of
 from codex_multitool.sandbox.policy import PolicyError, from_object
 
 META = "codex/sandbox-state-meta"  # the key in a call's `_meta`
@@ -27,20 +28,22 @@ def parse_state(value: object, server_cwd: str) -> SandboxState:
     """
     if not isinstance(value, dict):
         raise StateError(f"it must be an object, not {named(value)}")
-    if "sandboxPolicy" not in value:
-        only = (
-            ": `permissionProfile` alone is not supported" if "permissionProfile" in value else ""
-        )
-        raise StateError(f"missing field `sandboxPolicy`{only}")
+    name = next((it for it in ("sandboxPolicy", "permissionProfile") if it in value), None)
+    if name is None:
+        raise StateError("missing field `sandboxPolicy`")
+    cwd = value.get("sandboxCwd")
+    workspace = server_cwd if cwd is None else join(server_cwd, _path(cwd))
     try:
-        policy = from_object(value["sandboxPolicy"])
+        if name == "permissionProfile":
+            policy, workspace = policy_of(value[name], workspace)
+        else:
+            policy = from_object(value[name])
     except PolicyError as error:
-        raise StateError(f"`sandboxPolicy`: {error}") from None
+        raise StateError(f"`{name}`: {error}") from None
     if len(policy.writable_roots) > _MAX_ROOTS:
         many = len(policy.writable_roots)
-        raise StateError(f"`sandboxPolicy`: {many} writable roots, at most {_MAX_ROOTS} are taken")
-    cwd = value.get("sandboxCwd")
-    return SandboxState(policy, server_cwd if cwd is None else join(server_cwd, _path(cwd)))
+        raise StateError(f"`{name}`: {many} writable roots, at most {_MAX_ROOTS} are taken")
+    return SandboxState(policy, workspace)
 
 
 def _path(value: object) -> str:

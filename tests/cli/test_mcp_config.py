@@ -46,6 +46,12 @@ def documents(text: str) -> list[dict[str, object]]:
 
 
 SERVER = str(built() / roles.MCP_SERVER)
+CODEX_SERVER = {
+    "command": SERVER,
+    "tool_timeout_sec": 3600,
+    "required": True,
+    "default_tools_approval_mode": "approve",
+}
 
 
 class TestPrint:
@@ -53,7 +59,7 @@ class TestPrint:
         done = mcp_config(home, "codex")
         assert tomllib.loads(done.stdout) == {
             "features": {"shell_tool": False},
-            "mcp_servers": {"shell-tool": {"command": SERVER, "tool_timeout_sec": 3600}},
+            "mcp_servers": {"shell-tool": CODEX_SERVER},
         }
         assert f"{home}/.codex/config.toml:" in done.stderr
         assert done.returncode == 0
@@ -200,12 +206,7 @@ class TestWrite:
             "features": {"shell_tool": False, "other": True},
             "mcp_servers": {
                 "docs": {"command": "docs"},
-                "shell-tool": {
-                    "command": SERVER,
-                    "tool_timeout_sec": 3600,
-                    "args": ["--rules", "r"],
-                    "env": {"A": "1"},
-                },
+                "shell-tool": {**CODEX_SERVER, "args": ["--rules", "r"], "env": {"A": "1"}},
             },
         }
         assert text.startswith('model = "x" # why\n\n[features] # mine\n')

@@ -80,7 +80,7 @@ def test_what_is_no_directory_is_refused(cwd: object) -> None:
     [
         ({}, "missing field `sandboxPolicy`"),
         ({"sandboxCwd": "/"}, "missing field `sandboxPolicy`"),
-        ({"permissionProfile": {"type": "disabled"}}, "`permissionProfile` alone is not supported"),
+        ({"permissionProfile": {"type": "open"}}, "`permissionProfile`: unknown profile 'open'"),
         ({"sandboxPolicy": "read-only"}, "must be an object"),
         ({"sandboxPolicy": {"type": "open"}}, "unknown policy 'open'"),
         ({"sandboxPolicy": {"type": "workspace-write", "writable_roots": ["a"]}}, "absolute path"),

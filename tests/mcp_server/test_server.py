@@ -332,7 +332,7 @@ class TestState:
 
         run(scenario)
 
-    @pytest.mark.parametrize("own", [None, {}, [], {"permissionProfile": {"type": "disabled"}}])
+    @pytest.mark.parametrize("own", [None, {}, [], {"permissionProfile": {"type": "open"}}])
     def test_a_call_with_one_that_cannot_be_read_does_not_run(self, own: Any) -> None:
         async def scenario(client: Client) -> None:
             for version in (OLDER, "2025-11-25"):
