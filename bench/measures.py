@@ -93,7 +93,10 @@ def _start(bench: Bench, column: str) -> Values:
     begun = time.perf_counter()
     with bench.start(column) as client:
         client.initialize()
-        return {"start": (time.perf_counter() - begun) * 1000}
+        initialized = time.perf_counter()
+        client.request("tools/list", {})
+        listed = time.perf_counter()
+    return {"start": (initialized - begun) * 1000, "start-tools": (listed - begun) * 1000}
 
 
 def _call(name: str, policy: Json) -> Sample:
@@ -253,7 +256,10 @@ _RUNS = 50
 
 MEASURES: tuple[Measure, ...] = (
     Measure(
-        (Row("start", "ms", "start to `initialize` answered", target=2.5, base=LAUNCHED),),
+        (
+            Row("start", "ms", "start to `initialize` answered", target=2.5, base=LAUNCHED),
+            Row("start-tools", "ms", "start to `tools/list` answered", base=LAUNCHED),
+        ),
         _start,
         (LAUNCHED, *_WITH_FLOOR),
         share=2,

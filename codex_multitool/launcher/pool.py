@@ -22,6 +22,9 @@ _KEPT = 2  # of them, how many stay when none comes
 _IDLE_SECONDS = 30.0
 
 
+_Rights = list[tuple[int, int, "array[int]"]]
+
+
 class LauncherError(Exception):
     """A launcher is gone, or a command could not be set up or executed. errno: int, or 0."""
 
@@ -88,7 +91,8 @@ class Launcher:
     """
 
     def __init__(self, connection: socket.socket) -> None:
-        self._socket = trio.socket.from_stdlib_socket(connection)
+        connection.setblocking(False)
+        self._socket = connection
         self._sending = trio.Lock()
         self._processes: dict[int, Process] = {}
         self._numbers = 0
@@ -177,7 +181,15 @@ class Launcher:
         """Take in what the launcher tells, until it is gone."""
         decoder = protocol.Decoder()
         try:
-            while data := await self._socket.recv(_CHUNK):
+            while True:
+                # Not trio's socket: it goes round the event loop once more for every message.
+                await trio.lowlevel.wait_readable(self._socket)
+                try:
+                    data = self._socket.recv(_CHUNK)
+                except BlockingIOError:
+                    continue
+                if not data:
+                    break
                 for message in decoder.feed(data):
                     self._hear(message)
         except (OSError, trio.ClosedResourceError):
@@ -188,7 +200,9 @@ class Launcher:
 
     def close(self) -> None:
         """Let the launcher go; it ends whatever it still runs."""
-        self._socket.close()
+        if self._socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
 
     async def _send(self, message: protocol.Message, descriptors: Sequence[int] = ()) -> None:
         if self.lost:
@@ -197,15 +211,32 @@ class Launcher:
         rights = (
             [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors))] if descriptors else []
         )
+        try:
+            self._sending.acquire_nowait()
+        except trio.WouldBlock:
+            await self._sending.acquire()
+        try:
+            sent = self._sent(view, rights)
+            if sent < len(view):
+                await self._send_rest(view, rights, sent)
+        except (OSError, trio.ClosedResourceError) as error:
+            raise LauncherError(f"the launcher has been killed: {error}") from None
+        finally:
+            self._sending.release()
+
+    async def _send_rest(self, view: memoryview, rights: _Rights, sent: int) -> None:
         # A frame half sent would garble all that follow: once begun it is sent whole.
-        async with self._sending:
-            with trio.CancelScope(shield=True):
-                try:
-                    sent = await self._socket.sendmsg([view], rights if descriptors else [])
-                    while sent < len(view):
-                        sent += await self._socket.sendmsg([view[sent:]])
-                except OSError as error:
-                    raise LauncherError(f"the launcher has been killed: {error}") from None
+        with trio.CancelScope(shield=True):
+            while sent < len(view):
+                await trio.lowlevel.wait_writable(self._socket)
+                sent += self._sent(view[sent:], [] if sent else rights)
+
+    def _sent(self, view: memoryview, rights: _Rights) -> int:
+        """Bytes taken by the socket now, the descriptors with the first."""
+        try:
+            return self._socket.sendmsg([view], rights)
+        except BlockingIOError:
+            return 0
 
     def _hear(self, message: Any) -> None:
         match message:

@@ -80,7 +80,7 @@ class Command:
         self._watch = guard.begin(roots, spec.workdir)
         self._asker = asker
         self._deadline = Deadline(spec.timeout_ms / 1000, trio.current_time())
-        self._rescheduled = trio.Event()
+        self._time = trio.CancelScope()
         self._outcome = Outcome()
         self._failure: Exception | None = None
         self._shell = 0
@@ -198,28 +198,19 @@ class Command:
             self._confinement.close()
 
     async def _until_done(self, launcher: Launcher, process: Process) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._expire, launcher)
-            try:
-                self._outcome.status = await process.wait()
-            finally:
-                nursery.cancel_scope.cancel()
-        if self._outcome.timed_out:
+        with self._time:
+            self._time.deadline = self._deadline.expires_at()
+            self._outcome.status = await process.wait()
+        if self._time.cancelled_caught:
+            self._outcome.timed_out = True
             await launcher.end(_GRACE_SECONDS)
+            self._outcome.status = await process.wait()
         elif limit := used_up(self._settings.limits, self._outcome.status):
             self._note(limit)
 
-    async def _expire(self, launcher: Launcher) -> None:
-        while not self._deadline.expired(trio.current_time()):
-            self._rescheduled = trio.Event()
-            with trio.move_on_at(self._deadline.expires_at()):
-                await self._rescheduled.wait()
-        self._outcome.timed_out = True
-        await launcher.end(_GRACE_SECONDS)
-
     async def _ask(self, question: Question) -> tuple[str, str | None]:
         self._deadline.pause(trio.current_time())
-        self._rescheduled.set()
+        self._time.deadline = self._deadline.expires_at()
         try:
             answer = await self._asker.ask(
                 question.program,
@@ -229,7 +220,7 @@ class Command:
             )
         finally:
             self._deadline.resume(trio.current_time())
-            self._rescheduled.set()
+            self._time.deadline = self._deadline.expires_at()
         return answer.action, answer.reason
 
     def _record(self, verdict: Verdict) -> None:

@@ -5,10 +5,12 @@ counted and said so. Text is UTF-8; bytes that are not are replaced, and that is
 """
 
 import re
+from collections import deque
 from typing import NamedTuple
 
 CAP = 1 << 20  # bytes kept of each stream, and of both together
 _LINE = 200  # characters of a line told while the command runs
+_SMALL, _JOINED = 1 << 12, 1 << 16  # bytes of a piece that is joined with others, and of those
 STDOUT, STDERR = 0, 1
 
 
@@ -21,12 +23,17 @@ class Captured(NamedTuple):
 
 
 class Buffer:
-    """Keeps the first and the last half of `cap` bytes."""
+    """Keeps the first and the last half of `cap` bytes.
+
+    The end is kept in the pieces it came in: a command may print far more than is kept, and what is
+    only passed on is not copied. Small pieces are joined, or each would take more than it holds.
+    """
 
     def __init__(self, cap: int = CAP) -> None:
         self._half = cap // 2
         self._head = bytearray()
-        self._tail = bytearray()
+        self._tail: deque[bytes | bytearray] = deque()
+        self._size = 0  # of the tail: half of `cap`, and less than a piece more
         self._dropped = 0
 
     def feed(self, data: bytes) -> None:
@@ -35,31 +42,43 @@ class Buffer:
         if room > 0:
             self._head += data[:room]
             data = data[room:]
-        self._tail += data
-        # Only now and then: cutting moves what is kept.
-        if len(self._tail) > 2 * self._half:
-            self._cut()
+        if not data:
+            return
+        last = self._tail[-1] if self._tail else b""
+        if len(data) >= _SMALL:
+            self._tail.append(data)
+        elif isinstance(last, bytearray) and len(last) < _JOINED:
+            last += data
+        else:
+            self._tail.append(bytearray(data))
+        self._size += len(data)
+        while self._size - len(self._tail[0]) >= self._half:
+            gone = len(self._tail.popleft())
+            self._size -= gone
+            self._dropped += gone
 
     def end(self, size: int) -> bytes:
         """The last bytes, `size` at most."""
-        return bytes(self._tail[-size:] or self._head[-size:])
-
-    def _cut(self) -> None:
-        surplus = max(0, len(self._tail) - self._half)
-        self._dropped += surplus
-        del self._tail[:surplus]
+        found = b""
+        for piece in reversed(self._tail or (self._head,)):
+            found = bytes(piece[-size:]) + found
+            if len(found) >= size:
+                break
+        return found[-size:]
 
     def captured(self) -> Captured:
         """What is kept, with a line in place of what is not."""
-        self._cut()
-        if not self._dropped:
-            return _decode(bytes(self._head + self._tail), 0)
+        surplus = max(0, self._size - self._half)
+        last = b"".join(self._tail)[surplus:]
+        if not (self._dropped or surplus):
+            return _decode(bytes(self._head) + last, 0)
         # A character cut in two is no mistake of the command's: both halves are left out.
-        head, tail = _whole_end(bytes(self._head)), _whole_start(bytes(self._tail))
-        dropped = self._dropped + len(self._head) - len(head) + len(self._tail) - len(tail)
-        first, last = _decode(head, 0), _decode(tail, 0)
-        text = f"{first.text}\n[... {dropped} bytes left out ...]\n{last.text}"
-        return Captured(text, dropped, first.replaced or last.replaced)
+        head, tail = _whole_end(bytes(self._head)), _whole_start(last)
+        dropped = self._dropped + surplus
+        dropped += len(self._head) - len(head) + len(last) - len(tail)
+        start, end = _decode(head, 0), _decode(tail, 0)
+        text = f"{start.text}\n[... {dropped} bytes left out ...]\n{end.text}"
+        return Captured(text, dropped, start.replaced or end.replaced)
 
 
 class Capture:

@@ -76,8 +76,10 @@ class ByKernel:
     async def serve(self) -> None:
         """Judge until no process is left, or until cancelled."""
         machine = architecture(os.uname().machine)
-        with trio.socket.from_stdlib_socket(self._ours) as channel:
-            told, ancillary, _, _ = await channel.recvmsg(1, socket.CMSG_SPACE(4))
+        with self._ours:
+            self._ours.setblocking(False)
+            await trio.lowlevel.wait_readable(self._ours)
+            told, ancillary, _, _ = self._ours.recvmsg(1, socket.CMSG_SPACE(4))
         fds = received_descriptors(ancillary)
         if machine is None or not fds:
             return  # its set-up failed; the launcher tells why
