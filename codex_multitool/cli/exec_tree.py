@@ -135,7 +135,7 @@ def _line(found: Exec, *, colour: bool, room: int | None) -> str:
 def _called(found: Exec) -> str:
     """By which other name it was called: many a program does what its name says."""
     name = basename(found.argv[0]).removeprefix("-") if found.argv else ""
-    return f"as {quoting.word(name)}" if name and name != basename(found.program) else ""
+    return f"called {quoting.word(name)}" if name and name != basename(found.program) else ""
 
 
 def _end(found: Exec) -> str:

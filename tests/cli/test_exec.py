@@ -284,7 +284,7 @@ prefix_rule(pattern=["uname"], decision="forbidden")
             r"├─ PID  DENIED  /\S+/uname  exit 1 T s  \(Execution forbidden .*:3\)\)", uname
         )
         assert re.fullmatch(
-            r"└─ PID  inside  /\S+ -c 'ls nowhere; exit 4'  exit 4 T s(  \(as sh\))?", sh
+            r"└─ PID  inside  /\S+ -c 'ls nowhere; exit 4'  exit 4 T s(  \(called sh\))?", sh
         )
         assert re.fullmatch(r"   └─ PID  inside  /\S+/ls nowhere  exit 2 T s", ls)
 
@@ -299,7 +299,7 @@ prefix_rule(pattern=["uname"], decision="forbidden")
     def test_other_name_that_a_program_is_called_by_is_told(self, ground: Ground) -> None:
         (ground.workspace / "linked").symlink_to("/bin/ls")
         done = ground.run("--tree", "--", "./linked", "/")
-        assert re.search(r"  inside  /\S+/ls /  exit 0 \S+ s  \(as linked\)\n", done.stderr)
+        assert re.search(r"  inside  /\S+/ls /  exit 0 \S+ s  \(called linked\)\n", done.stderr)
 
     def test_lines_fit_the_terminal(self, ground: Ground) -> None:
         with ground.terminal("--tree", f"read line; ls {'x' * 300}; true", TERM="dumb") as terminal:
