@@ -222,8 +222,7 @@ class Supervisor:
         self._traced(snapshot, request, verdict, settled)
         match settled:
             case Run():
-                steps = self._resume(notification, snapshot)
-                await self._see_through(notification, snapshot, steps)
+                self._follow(notification, snapshot, self._resume(notification, snapshot))
             case Deny(reason=reason):
                 self._deny(notification, snapshot, reason)
             case Escalate():
@@ -298,8 +297,8 @@ class Supervisor:
                 turns += 1
                 if awaited is Awaited.STOP and (left := limit - time.monotonic()) > 0:
                     signal.sigtimedwait(_CHILD, left)
-                elif turns < _PATIENT_TURNS:
-                    await trio.lowlevel.checkpoint()
+                elif awaited is Awaited.NOTIFICATION and turns < _PATIENT_TURNS:
+                    await trio.lowlevel.checkpoint()  # for `serve` to receive it
                 else:
                     await trio.sleep(_PAUSE_SECONDS)
         finally:
