@@ -79,6 +79,7 @@ class Command:
         self._writable = writable
         self._watch = guard.begin(roots, spec.workdir)
         self._asker = asker
+        self._begun = time.monotonic_ns()
         self._deadline = Deadline(spec.timeout_ms / 1000, trio.current_time())
         self._time = trio.CancelScope()
         self._outcome = Outcome()
@@ -129,7 +130,6 @@ class Command:
             self._ended.set()
 
     async def _run(self, launcher: Launcher) -> None:
-        started = time.monotonic_ns()
         self._asker.progress(self._outcome.capture.last_line)
         with Pipes(self._outcome.capture) as pipes, closing(self._way(launcher)) as way:
             async with trio.open_nursery() as nursery:
@@ -138,7 +138,7 @@ class Command:
                 nursery.start_soon(pipes.read)
                 self._shell = process.pid
                 await self._until_done(launcher, process)
-                self._outcome.duration_ns = time.monotonic_ns() - started
+                self._outcome.duration_ns = time.monotonic_ns() - self._begun
                 with trio.move_on_after(_DRAIN_SECONDS):
                     await pipes.ended.wait()
                     await launcher.empty.wait()
