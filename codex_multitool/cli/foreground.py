@@ -89,7 +89,7 @@ class Foreground:
                     try:
                         await self._run(launcher, confinement, workdir, writable, nursery)
                     except Exception as error:  # noqa: BLE001 — a nursery would wrap it in a group
-                        failure = error
+                        failure = _first(error)
                     nursery.cancel_scope.cancel()
             finally:
                 with trio.CancelScope(shield=True):
@@ -215,3 +215,9 @@ class Foreground:
                 await self._rescheduled.wait()
         self._outcome.timed_out = True
         await launcher.end(_GRACE_SECONDS)
+
+
+def _first(error: Exception) -> Exception:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error

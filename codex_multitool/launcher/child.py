@@ -59,7 +59,7 @@ def run(spec: dict[str, Any], received: list[int], report: int, started_with: Li
         _limits(spec, started_with)
         step = "signals"
         _signals(spec)
-        step = 'protected names (codex_multitool.protect = "namespace")'
+        step = 'mount namespace (codex_multitool.protect = "check" does without)'
         _keep(spec)
         step = "sandbox"
         _confine(spec, received)

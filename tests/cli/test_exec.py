@@ -114,6 +114,36 @@ class TestCommand:
         assert done.returncode == 125
         assert "`codex_multitool.max_file_size`: out of range" in done.stderr
 
+    def test_it_is_not_run_without_the_mount_namespace_that_was_asked_for(
+        self, ground: Ground
+    ) -> None:
+        (ground.home / "config.toml").write_text('codex_multitool.protect = "namespace"\n')
+        (ground.workspace / ".envrc").touch()
+        none_left = (
+            "cd /proc/sys/user && echo 0 > max_mnt_namespaces && echo 0 > max_user_namespaces"
+            ' || exit 99; cd - >/dev/null; exec "$@"'
+        )
+        done = subprocess.run(
+            [
+                *("unshare", "--user", "--map-root-user", "sh", "-c", none_left, "sh"),
+                *(built() / roles.CLI, "exec", "--sandbox=workspace-write", "echo ran"),
+            ],
+            cwd=ground.workspace,
+            env=ground.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=DEADLINE,
+        )
+        if done.returncode in (1, 99) and "namespace (" not in done.stderr:
+            pytest.skip(f"no user namespace to forbid others in: {done.stderr}")
+        assert (done.returncode, done.stdout) == (125, "")
+        assert done.stderr == (
+            'codex-multitool exec: mount namespace (codex_multitool.protect = "check" does '
+            "without): No space left on device\n"
+        )
+
     def test_one_word_is_a_script_and_several_are_a_program_with_arguments(
         self, ground: Ground
     ) -> None:
