@@ -1,5 +1,6 @@
 """A running server, from the opening of its session to its end."""
 
+import gc
 import socket
 
 import trio
@@ -26,6 +27,9 @@ def serve(service: Service, opening: Opening, zygote: socket.socket) -> int:
         service.limits,
         own_mounts=service.own_mounts,
     )
+    # What is there now stays: the collector need not look at it again.
+    gc.freeze()
+    gc.enable()
     return trio.run(_start, service, found, opening, zygote)
 
 

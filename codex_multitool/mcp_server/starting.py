@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from importlib import import_module
 
 from codex_multitool import roles
 from codex_multitool.mcp_server.conversation import Conversation
@@ -20,6 +21,8 @@ from codex_multitool.running.choice import StartError
 from codex_multitool.running.probe import Probe
 
 INSTRUCTIONS = "This server provides a tool to execute shell commands and return their output."
+# What `serving` brings along, in parts: between them the client is attended to.
+_LARGE = ("attrs", "trio", "codex_multitool.mcp_server.server", "codex_multitool.escalation.decide")
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
@@ -76,7 +79,9 @@ def _serve(service: Service, zygote: socket.socket, level: str, told: Sequence[S
     opening.attend()
     # From here on large imports: the client has its answer, or has not asked yet.
     _log(level, told)
-
+    for module in _LARGE:
+        opening.attend()
+        import_module(module)
     opening.attend()
     from codex_multitool.mcp_server import serving
 
