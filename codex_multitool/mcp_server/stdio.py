@@ -3,6 +3,7 @@
 Pipes, sockets, terminals and files all do.
 """
 
+import fcntl
 import logging
 import math
 import os
@@ -15,6 +16,7 @@ import trio
 log = logging.getLogger(__name__)
 
 _CHUNK = 1 << 16
+_PIPE_BYTES = 1 << 20  # what any user may ask for: pipe-max-size, pipe(7)
 # Messages waiting for a client that does not read, before its own are left unread. Many: a client
 # may well write a lot before it reads.
 _MAX_QUEUED = 1024
@@ -125,6 +127,15 @@ class _Chunks:
         return data
 
 
+def _widen(pipe: int) -> None:
+    """Let the client take a large answer in a few pieces: each is a turn of it and of us."""
+    try:
+        if fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) < _PIPE_BYTES:
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    except OSError:
+        pass  # this user's pipes are full up to the limit: the ordinary size will do
+
+
 class _Output:
     """A descriptor that is written without ever blocking the process.
 
@@ -138,6 +149,8 @@ class _Output:
         mode = os.fstat(fd).st_mode
         if stat.S_ISREG(mode):
             return  # it never blocks for long, and opened once more it would lose its offset
+        if stat.S_ISFIFO(mode):
+            _widen(fd)
         if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
             try:
                 flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
