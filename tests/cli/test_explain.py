@@ -21,6 +21,7 @@ def rules(tmp_path: Path) -> Path:
         'prefix_rule(["tool"], "allow")\n'
         'prefix_rule(["env"], "allow")\n'
         'host_executable(name="env", paths=["/opt/bin/env"])\n'
+        f'host_executable(name="tool", paths=["{tmp_path}/bin/tool"])\n'
     )
     return path
 
