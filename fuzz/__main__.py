@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -93,9 +94,13 @@ def _run(folder: Path, name: str, target: Target, seconds: int) -> bool:
         "-print_final_stats=1",
         str(corpus),
     ]
+    # libFuzzer ends its process without a chance to clean up.
+    fast = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    place = tempfile.TemporaryDirectory(prefix="fuzz-", dir=fast)
     try:
         done = subprocess.run(
             command,
+            env={**os.environ, "TMPDIR": place.name},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             timeout=seconds + _GRACE,
@@ -104,6 +109,8 @@ def _run(folder: Path, name: str, target: Target, seconds: int) -> bool:
         status, log = done.returncode, done.stderr
     except subprocess.TimeoutExpired as error:
         status, log = 1, error.stderr or b""
+    finally:
+        place.cleanup()
     (folder / "log").write_bytes(log)
     _count(folder, log.decode(errors="replace"))
     return status == 0

@@ -120,8 +120,7 @@ class Ground:
     """A folder with files, links and folders whose names and contents a process chooses."""
 
     def __init__(self, name: str = "names") -> None:
-        base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        self.folder = os.path.realpath(tempfile.mkdtemp(prefix=f"fuzz-{name}-", dir=base))
+        self.folder = os.path.realpath(tempfile.mkdtemp(prefix=f"fuzz-{name}-"))
         os.makedirs(f"{self.folder}/d/e/f")
         self.workdir = os.open(self.folder, os.O_PATH | os.O_DIRECTORY)
         self._directory = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -42,7 +42,7 @@ def protected_names(data: bytes) -> None:
     for piece in pieces(data, 12):
         number, rest = head(piece)
         kind, text = head(rest)
-        _make(f"{folder}/tree/{_PARTS[number % len(_PARTS)]}", kind % 3, text)
+        _make(folder, f"{folder}/tree/{_PARTS[number % len(_PARTS)]}", kind % 3, text)
     after = look(places, [folder])
     assert free() == lowest
     assert changes(after, after) == ()
@@ -52,9 +52,11 @@ def protected_names(data: bytes) -> None:
     unseen(after)
 
 
-def _make(path: str, kind: int, text: bytes) -> None:
-    """A directory, a file or a link, if that can be."""
+def _make(folder: str, path: str, kind: int, text: bytes) -> None:
+    """A directory, a file or a link, if that can be; never through a link that leads out."""
     try:
+        if not os.path.realpath(os.path.dirname(path)).startswith(f"{folder}/"):
+            return
         os.makedirs(os.path.dirname(path), exist_ok=True)
         if kind == 0:
             os.mkdir(path)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -63,3 +65,17 @@ def test_edited_seeds_and_any_bytes(name: str) -> None:
         target.run(data)
 
     holds()
+
+
+def test_a_link_does_not_lead_the_fuzzer_out_of_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trees.close()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    link_and_file_through_it = b"\0\2../..\0\0\1\1written"
+    trees.protected_names(link_and_file_through_it)
+    (ground,) = tmp_path.iterdir()
+    assert (ground / "tree/.git").is_symlink()
+    assert ground.name.startswith("fuzz-")
+    trees.close()
+    assert list(tmp_path.iterdir()) == []
