@@ -244,18 +244,20 @@ class Session:
 
     async def _exactly(self, length: int, descriptors: int) -> tuple[bytes, list[int]]:
         space = socket.CMSG_SPACE(4 * descriptors) if descriptors else 0
-        data, fds = bytearray(), list[int]()
+        # Made once, at its size: one that grows is copied, and leaves holes twice as large.
+        data, fds, filled = bytearray(length), list[int](), 0
         try:
-            while len(data) < length:
-                chunk, ancillary, flags, _ = await self._stream.recvmsg(
-                    min(length - len(data), _CHUNK), space, socket.MSG_CMSG_CLOEXEC
+            while filled < length:
+                free = memoryview(data)[filled : filled + _CHUNK]
+                count, ancillary, flags, _ = await self._stream.recvmsg_into(
+                    [free], space, socket.MSG_CMSG_CLOEXEC
                 )
                 fds += received_descriptors(ancillary)
                 if flags & socket.MSG_CTRUNC and descriptors:
                     raise wire.WireError(f"more than {descriptors} fds in one message")
-                if not chunk:
+                if not count:
                     raise wire.WireError("the peer closed the connection within a frame")
-                data += chunk
+                filled += count
         except BaseException:
             for fd in fds:
                 os.close(fd)

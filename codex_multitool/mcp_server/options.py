@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 SHELL_VARIABLE = "CODEX_BASH_PATH"
+COMPLETION_VARIABLE = "_CODEX_EXEC_MCP_SERVER_COMPLETE"  # by it a shell asks click for words
 INTERCEPT = ("auto", "kernel", "wrapper")
 DANGEROUS_COMMANDS = ("ask", "run")
 
@@ -45,6 +46,8 @@ class Options(NamedTuple):
 
 def plain(arguments: Sequence[str], environ: Mapping[str, str]) -> Options | None:
     """The options of a plain command line; None for every other."""
+    if COMPLETION_VARIABLE in environ:
+        return None
     found: dict[str, Any] = {"shell": environ.get(SHELL_VARIABLE) or None, "rules": ()}
     words = iter(arguments)
     for word in words:

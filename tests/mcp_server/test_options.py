@@ -4,7 +4,12 @@ import click
 import pytest
 
 from codex_multitool.mcp_server.command_line import command_line, parse
-from codex_multitool.mcp_server.options import SHELL_VARIABLE, Options, plain
+from codex_multitool.mcp_server.options import (
+    COMPLETION_VARIABLE,
+    SHELL_VARIABLE,
+    Options,
+    plain,
+)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +51,10 @@ def test_a_plain_one_is_what_click_makes_of_it(
 )
 def test_any_other_is_left_to_click(arguments: list[str]) -> None:
     assert plain(arguments, {}) is None
+
+
+def test_what_a_shell_asks_to_complete_is_left_to_click() -> None:
+    assert plain([], {COMPLETION_VARIABLE: "bash_complete"}) is None
 
 
 def test_every_option_with_a_text_is_known() -> None:
