@@ -83,7 +83,8 @@ def codex(version: str) -> Path:
     triple, platform = _for_machine(_TRIPLES), _for_machine(_CODEX_PLATFORMS)
     package = f"@openai/codex@{version}-{platform}"
     folder = _once(f"codex-{version}-{platform}", lambda folder: _npm_install(folder, [package]))
-    return folder / "node_modules/@openai/codex/vendor" / triple / "codex/codex"
+    vendor = folder / "node_modules/@openai/codex/vendor" / triple
+    return next(path for path in (vendor / "bin/codex", vendor / "codex/codex") if path.exists())
 
 
 def inspector() -> list[str]:

@@ -166,9 +166,12 @@ def encode_result(result: CommandResult, signal: str | None) -> Object:
 
     signal: the name of result.signal.
     """
+    # A large output is most of the message, and stands in it up to three times: encoded once.
+    output = _encoded(result.both.text)
+    alone = result.stdout.text == result.both.text
     told: Object = {
         "exit_code": result.exit_code,
-        "output": result.both.text,
+        "output": output,
         "duration": {
             "secs": result.duration_ns // 1_000_000_000,
             "nanos": result.duration_ns % 1_000_000_000,
@@ -187,7 +190,7 @@ def encode_result(result: CommandResult, signal: str | None) -> Object:
         "structuredContent": {
             **told,
             **more,
-            "stdout": result.stdout.text,
+            "stdout": output if alone else result.stdout.text,
             "stderr": result.stderr.text,
             "decisions": [
                 {
@@ -206,6 +209,10 @@ def encode_result(result: CommandResult, signal: str | None) -> Object:
 def encode_failure(text: str) -> Object:
     """The result of a call that could not be served."""
     return {"content": [{"type": "text", "text": printable(text)}], "isError": True}
+
+
+def _encoded(text: str) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(text))
 
 
 def _truncated(result: CommandResult) -> dict[str, int] | None:

@@ -1,4 +1,4 @@
-"""Codex itself, where it is installed, runs a command through the server as `mcp-config` has it.
+"""Codex itself, from npm, runs a command through the server as `mcp-config` has it.
 
 The model is a server of ours on loopback that calls the tool once.
 """
@@ -19,8 +19,10 @@ from typing import Any
 import pytest
 
 from codex_multitool import roles
+from tests import peer
 from tests.executables import built
 
+CODEX = "0.169.0"
 COMMAND = "touch made; git push; echo went on"
 RULES = 'prefix_rule(pattern=["git", "push"], decision="forbidden", justification="people push")\n'
 
@@ -81,9 +83,10 @@ def home() -> Iterator[Path]:
 
 @pytest.mark.parametrize(("mode", "made"), [("workspace-write", True), ("read-only", False)])
 def test_codex_runs_its_commands_through_the_server(home: Path, mode: str, made: bool) -> None:
-    codex = shutil.which("codex")
-    if codex is None:
-        pytest.skip("codex is not installed")
+    try:
+        codex = peer.codex(CODEX)
+    except peer.Unavailable as reason:
+        pytest.skip(f"codex {CODEX}: {reason}")
     environ = {"PATH": os.environ["PATH"], "HOME": str(home)}
     tool = home / "installed" / roles.CLI
     with Model(home / "project") as model:

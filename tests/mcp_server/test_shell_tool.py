@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]  # it ships no types
+import msgspec
 import pytest
 
 from codex_multitool.mcp_server import shell_tool
@@ -124,11 +125,11 @@ def ended(stdout: bytes = b"", stderr: bytes = b"", **more: Any) -> CommandResul
 
 def encoded(result: CommandResult, signal: str | None = None) -> tuple[str, dict[str, Any]]:
     """Text and structured content; the latter keeps to the schema."""
-    made = encode_result(result, signal)
+    made = json.loads(msgspec.json.encode(encode_result(result, signal)))
     assert made["isError"] is False
     (item,) = made["content"]
     assert item["type"] == "text"
-    structured = json.loads(json.dumps(made["structuredContent"]))
+    structured = made["structuredContent"]
     jsonschema.validate(structured, DEFINITION["outputSchema"])
     assert set(structured) == set(DEFINITION["outputSchema"]["properties"])
     return item["text"], structured
