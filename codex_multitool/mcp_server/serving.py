@@ -2,6 +2,7 @@
 
 import gc
 import socket
+from contextlib import closing
 
 import trio
 
@@ -55,17 +56,17 @@ async def _serve(service: Service, found: Settings, opening: Opening, pool: Pool
         own = files_of(service)
         if service.state is not None:
             own.exposed(service.roots(service.state))  # what was accepted is told, once
-        tool = ShellTool(found, pool, nursery, own)
-        server = Server(
-            _with_state(tool.run, service.state),
-            opening.conversation,
-            patience=service.patience,
-            cwd=service.workspace,
-            refusal=tool.refusal,
-            begun=opening.unanswered,
-        )
-        nursery.start_soon(on_signal)
-        await Stdio(opening.descriptors, opening.unsent).serve(server.serve)
+        with closing(ShellTool(found, pool, nursery, own)) as tool:
+            server = Server(
+                _with_state(tool.run, service.state),
+                opening.conversation,
+                patience=service.patience,
+                cwd=service.workspace,
+                refusal=tool.refusal,
+                begun=opening.unanswered,
+            )
+            nursery.start_soon(on_signal)
+            await Stdio(opening.descriptors, opening.unsent).serve(server.serve)
         nursery.cancel_scope.cancel()
     return status
 

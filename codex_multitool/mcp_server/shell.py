@@ -53,6 +53,11 @@ class Confinements:
                 self._prepared.popitem(last=False)[1].close()
         return _copy(self._prepared[key])
 
+    def close(self) -> None:
+        """Give up what is kept; what was lent stays."""
+        while self._prepared:
+            self._prepared.popitem()[1].close()
+
 
 def _copy(kept: enforce.Confinement) -> enforce.Confinement:
     # With a descriptor of its own: the one kept may be closed before the command starts, and its
@@ -95,6 +100,10 @@ class ShellTool:
         self._guard = Guard()
         # What any sandbox of this session could write stays untrusted for its whole life.
         self._ever_writable = {_DEVICES}
+
+    def close(self) -> None:
+        """Give up the sandboxes made ready; commands that run keep theirs."""
+        self._confinements.close()
 
     def refusal(self, state: SandboxState) -> str | None:
         """Why commands cannot run under this state, where that can be seen beforehand."""

@@ -73,6 +73,13 @@ def test_the_shell_reads_nothing_and_inherits_nothing_of_ours(bench: Bench) -> N
     assert not [right for right in numbers.values() if "landlock" in right or "notify" in right]
 
 
+def test_a_session_leaves_no_descriptor_behind(bench: Bench) -> None:
+    bench.call(":")
+    before = os.listdir("/proc/self/fd")
+    bench.call(":")
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
 # 32 and 33 belong to the C library, signal(7): whoever runs the tests may ignore them
 LIBRARYS = 0b11 << 31
 SIGNALS = "grep -E '^Sig(Blk|Ign)' /proc/self/status"

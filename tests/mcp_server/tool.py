@@ -6,6 +6,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -188,8 +189,8 @@ class Bench:
 
         async def session(pool: Pool) -> T:
             async with trio.open_nursery() as nursery:
-                tool = ShellTool(self.settings(), pool, nursery)
-                result = await scenario(Tool(tool, self.workdir, self.mark, nursery))
+                with closing(ShellTool(self.settings(), pool, nursery)) as tool:
+                    result = await scenario(Tool(tool, self.workdir, self.mark, nursery))
                 nursery.cancel_scope.cancel()
             return result
 

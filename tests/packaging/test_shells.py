@@ -3,6 +3,7 @@
 Real shells, built by packaging/shells/build.py, and a real wrapper.
 """
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -108,10 +109,11 @@ def test_exported_variables_and_functions_reach_the_program(shell: PatchedShell)
 
 def test_open_descriptors_reach_the_wrapper(shell: PatchedShell) -> None:
     reader, writer = os.pipe()
-    high = os.dup2(writer, 63)
+    high = fcntl.fcntl(writer, fcntl.F_DUPFD_CLOEXEC, 63)
     shell.fds = (high,)
     try:
-        done = shell.run("exec 5>&63; /bin/sh -c 'echo out >/proc/self/fd/63' | /bin/cat")
+        script = f"exec 5>&{high}; /bin/sh -c 'echo out >/proc/self/fd/{high}' | /bin/cat"
+        done = shell.run(script)
     finally:
         os.close(high)
         os.close(writer)
