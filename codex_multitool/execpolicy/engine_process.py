@@ -122,7 +122,9 @@ def _leave_parent(seconds: float) -> None:
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT):
         signal.signal(number, signal.SIG_DFL)
-    # A panicking engine prints its backtrace.
+    # A panicking engine prints its backtrace: nobody wants it, and where memory has run out the
+    # engine waits for ever for a lock that it holds itself.
+    os.environ["RUST_BACKTRACE"] = "0"
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_DATA, _data_bytes() + MEMORY_BYTES)

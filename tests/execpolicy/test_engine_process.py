@@ -124,6 +124,16 @@ def test_a_text_that_takes_all_memory_is_a_failure(text: str) -> None:
         assert "memory" in failure(text).message
 
 
+def test_an_engine_without_memory_ends_also_where_backtraces_are_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Taken in small pieces, so that none is left for the backtrace.
+    text = "def f():\n  x = []\n  for i in range(9999999):\n    x.append('ab' * 1000 + str(i))\nf()"
+    monkeypatch.setenv("RUST_BACKTRACE", "1")
+    with no_child_left():
+        assert "memory" in failure(text).message
+
+
 def test_an_endless_loop_is_a_failure_with_its_line() -> None:
     text = "def f():\n    for i in range(2000000000):\n        pass\n\nf()\n"
     with no_child_left():
