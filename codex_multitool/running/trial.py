@@ -40,9 +40,11 @@ def refusal() -> str | None:
     if machine is None:
         return f"no exec filter for {os.uname().machine}"
     ours, theirs = socket.socketpair()
+    trial = os.getpid()
     shell = os.fork()
     if shell == 0:
-        _be_shell(theirs)
+        ours.close()  # a listener that nobody takes must end with the trial
+        _be_shell(theirs, trial)
     theirs.close()
     with ours:
         told, fds, _, _ = socket.recv_fds(ours, 1, 1)
@@ -55,11 +57,16 @@ def refusal() -> str | None:
     return None if watched and status == 0 else _UNWATCHED
 
 
-def _be_shell(channel: socket.socket) -> NoReturn:
-    """Execute a shell that executes another. Without a listener the status is the errno."""
+def _be_shell(channel: socket.socket, trial: int) -> NoReturn:
+    """Execute a shell that executes another. Without a listener the status is the errno.
+
+    trial: our parent's process id.
+    """
     status = 1
     try:
         _prctl.prctl(_prctl.PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != trial:
+            os._exit(status)  # it died before we had said so: prctl(2)
         null = os.open(os.devnull, os.O_RDWR)
         for standard in (0, 1, 2):
             os.dup2(null, standard)

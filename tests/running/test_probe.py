@@ -1,13 +1,16 @@
 """The trial of kernel interception, as a process."""
 
+import contextlib
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from codex_multitool.running.probe import Probe
+from tests.end_to_end.processes import wait_until
 from tests.executables import ROOT
 from tests.mcp_server.tool import kernel_refusal
 
@@ -26,6 +29,9 @@ except Exception:
     install(architecture(os.uname().machine), allow_all)
 print(Probe().refusal())
 """
+
+
+ENDED = (["(codex-trial)", "Z"], ["(codex-trial)", "X"])
 
 
 def descriptors() -> set[str]:
@@ -48,6 +54,25 @@ def test_one_that_is_not_asked_is_ended() -> None:
     probe.close()
     probe.close()
     assert (descriptors(), children()) == before
+
+
+def trials() -> set[str]:
+    """Process ids of what trials are made of, but for what has ended: proc_pid_stat(5)."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if (text := stat.read_text()).split()[1:3] not in ENDED and "(codex-trial)" in text:
+                found.add(stat.parent.name)
+    return found
+
+
+def test_one_that_is_ended_whenever_leaves_no_orphan() -> None:
+    before = trials()
+    for turn in range(300):
+        probe = Probe()
+        time.sleep(turn % 100 * 0.00005)  # all the while in which it forks
+        probe.close()
+    wait_until(lambda: trials() <= before, "the end of all that the trials began")
 
 
 def test_a_listener_around_us_is_named() -> None:
