@@ -13,7 +13,7 @@ REFERENCE = ROOT / "docs" / "reference"
 # Asked of the surroundings, or mended; nothing that a user sets for us.
 NOT_SETTINGS = {
     *("LC_CTYPE", "KUBERNETES_SERVICE_HOST", "TERM", "XDG_CACHE_HOME"),
-    "_CODEX_EXEC_MCP_SERVER_COMPLETE",
+    *("_CODEX_EXEC_MCP_SERVER_COMPLETE", "RUST_BACKTRACE"),
 }
 
 
