@@ -9,8 +9,6 @@ import struct
 
 PTRACE_CONT = 7
 PTRACE_DETACH = 17
-PTRACE_SETOPTIONS = 0x4200
-PTRACE_GETEVENTMSG = 0x4201
 PTRACE_GETREGSET = 0x4204
 PTRACE_SETREGSET = 0x4205
 PTRACE_SEIZE = 0x4206
@@ -77,13 +75,6 @@ def ptrace(request: int, tid: int, address: object = None, data: object = None) 
     """ptrace(2), the requests that answer only success or failure."""
     if _ptrace(request, tid, address, data) < 0:
         raise KernelError("ptrace", ctypes.get_errno())
-
-
-def ptrace_event_message(tid: int) -> int:
-    """PTRACE_GETEVENTMSG."""
-    message = ctypes.c_ulong()
-    ptrace(PTRACE_GETEVENTMSG, tid, None, ctypes.addressof(message))
-    return message.value
 
 
 def ptrace_registers(tid: int) -> bytes:

@@ -11,6 +11,17 @@ from tests.mcp_server.tool import Bench, Tool, until
 HOLD = 'for n in 1 2 3 4 5 6; do sh -c "exec sleep 771" 2>/dev/null & done; wait -n; echo $?'
 
 
+async def served_again(tool: Tool) -> None:
+    """Wait until a call is no longer refused."""
+    with trio.fail_after(20):
+        while True:
+            try:
+                assert (await tool("echo on")).stdout.text == "on\n"
+                break
+            except ToolError:
+                await trio.sleep(0.05)
+
+
 def test_no_more_execs_are_held_than_there_is_room_for(
     any_bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -43,13 +54,7 @@ def test_no_more_commands_leave_something_running_than_there_is_room_for(
         with pytest.raises(ToolError, match="4 commands have processes that run"):
             await tool("echo refused")
         released.touch()
-        with trio.fail_after(20):
-            while True:
-                try:
-                    assert (await tool("echo on")).stdout.text == "on\n"
-                    break
-                except ToolError:
-                    await trio.sleep(0.05)
+        await served_again(tool)
 
     any_bench.run(scenario)
 
@@ -65,12 +70,6 @@ def test_a_job_that_has_left_the_sandbox_since_its_call_ends_like_any_other(
     async def scenario(tool: Tool) -> None:
         await tool(f"(sleep 1; sh -c 'sleep 0.2; touch {done}'; sleep 0.2) >/dev/null 2>&1 &")
         await until(done.exists, "the job")
-        with trio.fail_after(20):
-            while True:
-                try:
-                    assert (await tool("echo on")).stdout.text == "on\n"
-                    break
-                except ToolError:
-                    await trio.sleep(0.05)
+        await served_again(tool)
 
     any_bench.run(scenario)
