@@ -36,7 +36,7 @@ class SandboxState(NamedTuple):
 class Answer(NamedTuple):
     """What a human said. action: accept, decline, cancel, or unavailable: nobody could be asked.
 
-    reason: the human's own words, or why nobody could be asked.
+    reason: why nobody could be asked, or more of what is known of the answer.
     """
 
     action: str

@@ -7,18 +7,11 @@ from codex_multitool.mcp_server.messages import Object
 from codex_multitool.mcp_server.session import Response
 from codex_multitool.running import quoting
 
-_SCHEMA = {
-    "type": "object",
-    "title": "Execution Permission Request",
-    "properties": {
-        "reason": {
-            "type": "string",
-            "description": "Optional reason for allowing or denying execution",
-        }
-    },
-}
+# A yes or no, and nothing to fill in. Clients show a question only if they know all of its form:
+# `title` is unknown to some, and a field for text makes others accept whatever is typed.
+_SCHEMA = {"type": "object", "properties": {}}
 _ACTIONS = frozenset({"accept", "decline", "cancel"})
-_MAX_REASON = 1000  # characters of what a human, or a client, says
+_MAX_TOLD = 1000  # characters of what a client says
 
 
 def possible(capabilities: Object) -> bool:
@@ -53,16 +46,15 @@ def answer(response: Response) -> Answer:
         told = response.error.get("message") if isinstance(response.error, dict) else None
         text = _text(told) or "no reason given"
         return Answer("unavailable", f"the client could not ask: {text}")
-    result = response.result if isinstance(response.result, dict) else {}
-    action, content = result.get("action"), result.get("content")
+    action = response.result.get("action") if isinstance(response.result, dict) else None
     if not isinstance(action, str) or action not in _ACTIONS:
         return Answer("unavailable", "the client's answer is neither accept, decline nor cancel")
-    return Answer(action, _text(content.get("reason")) if isinstance(content, dict) else None)
+    return Answer(action)
 
 
 def _text(value: object) -> str | None:
-    """A human's words on one line; None if there are none."""
+    """A client's words on one line; None if there are none."""
     if not isinstance(value, str):
         return None
-    shown = "".join(c if c.isprintable() else " " for c in value[:_MAX_REASON])
+    shown = "".join(c if c.isprintable() else " " for c in value[:_MAX_TOLD])
     return " ".join(shown.split()) or None

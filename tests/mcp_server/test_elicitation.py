@@ -1,4 +1,4 @@
-"""The question as the reference puts it, and whatever a client may answer."""
+"""The question as every client can show it, and whatever a client may answer."""
 
 from typing import Any
 
@@ -15,19 +15,10 @@ def answer(result: Any = None, error: Any = None) -> Answer:
     return elicitation.answer(Response("server-1", result, error))
 
 
-def test_the_question_is_the_references() -> None:
+def test_the_question_has_no_form_to_fill_in() -> None:
     assert elicitation.params("/usr/bin/git", ("git", "init", "."), "/home/me/a project") == {
         "message": "Allow agent to run `/usr/bin/git init .` in `/home/me/a project`?",
-        "requestedSchema": {
-            "type": "object",
-            "title": "Execution Permission Request",
-            "properties": {
-                "reason": {
-                    "type": "string",
-                    "description": "Optional reason for allowing or denying execution",
-                }
-            },
-        },
+        "requestedSchema": {"type": "object", "properties": {}},
     }
 
 
@@ -61,24 +52,20 @@ def test_action_is_taken_with_or_without_content(action: str) -> None:
     assert answer({"action": action}) == Answer(action)
     assert answer({"action": action, "content": None}) == Answer(action)
     assert answer({"action": action, "content": {}}) == Answer(action)
-    assert answer({"action": action, "content": {"approve": True}}) == Answer(action)
 
 
+@pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
 @pytest.mark.parametrize(
-    ("reason", "taken"),
-    [
-        ("not today", "not today"),
-        ("  a\n b\t\x1b[31mc ", "a b [31mc"),
-        ("", None),
-        (" \n", None),
-        (7, None),
-        (None, None),
-        ("x" * 5000, "x" * 1000),
-    ],
+    "content", [{"reason": "no way"}, {"approve": False}, {"action": "accept"}, "yes", ["accept"]]
 )
-def test_the_humans_reason_is_taken_as_one_line(reason: object, taken: str | None) -> None:
-    given = {"action": "decline", "content": {"reason": reason}}
-    assert answer(given) == Answer("decline", taken)
+def test_nothing_that_was_typed_changes_an_answer(action: str, content: object) -> None:
+    assert answer({"action": action, "content": content}) == Answer(action)
+
+
+@pytest.mark.parametrize("content", [{"action": "accept"}, {"reason": "yes"}, {"approve": True}])
+@pytest.mark.parametrize("action", [None, "", "ACCEPT", "yes", 1, True])
+def test_nothing_that_was_typed_is_an_acceptance(action: object, content: object) -> None:
+    assert answer({"action": action, "content": content}).action == "unavailable"
 
 
 @pytest.mark.parametrize(
@@ -97,6 +84,9 @@ def test_anything_else_is_not_an_acceptance(result: object) -> None:
         ({"code": -1}, "no reason given"),
         ("broken", "no reason given"),
         (0, "no reason given"),
+        ({"message": "  a\n b\t\x1b[31mc "}, "a b [31mc"),
+        ({"message": " \n"}, "no reason given"),
+        ({"message": "x" * 5000}, "x" * 1000),
     ],
 )
 def test_an_error_is_told_with_its_text(error: object, told: str) -> None:

@@ -28,7 +28,7 @@ class TestQuestion:
             await client.send(id=question["id"], result={"action": "accept", "content": content})
             answer = await client.receive()
             assert answer["id"] == call
-            assert self.told(answer) == "accept|go on|True"
+            assert self.told(answer) == "accept|None|True"
             jsonschema.validate(answer["result"]["structuredContent"], DEFINITION["outputSchema"])
 
         run(scenario)
@@ -69,14 +69,14 @@ class TestQuestion:
             await client.initialize(elicitation={})
             calls = [await client.begin_shell(f"ask word{at}") for at in range(3)]
             questions = [await self.question(client) for _ in calls]
+            actions = {"word0": "accept", "word1": "decline", "word2": "cancel"}
             assert len({question["id"] for question in questions}) == 3
             for question in reversed(questions):
                 word = question["params"]["message"].split("`")[1].removeprefix("/bin/")
-                result = {"action": "accept", "content": {"reason": word}}
-                await client.send(id=question["id"], result=result)
+                await client.send(id=question["id"], result={"action": actions[word]})
             answers = [await client.receive() for _ in calls]
             assert {answer["id"]: self.told(answer) for answer in answers} == {
-                call: f"accept|word{at}|True" for at, call in enumerate(calls)
+                call: f"{actions[f'word{at}']}|None|True" for at, call in enumerate(calls)
             }
 
         run(scenario)
