@@ -208,6 +208,7 @@ RESERVED = {
     "click": {
         *(name for name in KNOWN if name.startswith(f"{PACKAGE}.cli.")),
         f"{PACKAGE}.mcp_server.command_line",
+        f"{PACKAGE}.running.usage",
     },
     "subprocess": {f"{PACKAGE}.escalation.surroundings"},  # for a constant that trio takes
     "threading": set(),

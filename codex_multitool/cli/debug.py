@@ -20,6 +20,7 @@ from codex_multitool.cli.permissions import PERMISSIONS, POLICIES, PermissionVal
 from codex_multitool.cli.seatbelt import PROGRAM, command_line, profile
 from codex_multitool.config.configuration import Config, Limits
 from codex_multitool.config.errors import ConfigError
+from codex_multitool.running.usage import Group
 from codex_multitool.sandbox.policy import SandboxPolicy, to_object, writable_roots
 
 _PERMISSIONS_HELP = "\n".join(
@@ -75,7 +76,7 @@ wrong command line. With --print-profile 0.
 _SECOND_NAMES = {"linux": "landlock", "macos": "seatbelt"}
 
 
-class Aliased(click.Group):
+class Aliased(Group):
     """Its commands have second names, which the list of them leaves out."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -122,11 +123,7 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-_SETTINGS = {
-    "ignore_unknown_options": True,
-    "allow_interspersed_args": False,
-    "help_option_names": ["-h", "--help"],
-}
+_SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
 
 
 @debug.command(help=LANDLOCK_HELP, context_settings=_SETTINGS)

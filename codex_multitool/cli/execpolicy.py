@@ -11,28 +11,11 @@ import click
 
 from codex_multitool.cli.operands import COMMAND, FILE
 from codex_multitool.execpolicy.rules import Policy
+from codex_multitool.running.usage import Group
 
 _MAXIMUM_BYTES = 16 << 20
-_FLAGS = ("--pretty", "--resolve-host-executables", "-h", "--help")
-
-
-class _CommandLast(click.Command):
-    """Everything from the first word that is no option of ours belongs to the command."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `--` before the command, so that click leaves the command's options alone."""
-        at = 0
-        while at < len(args):
-            if args[at] in ("-r", "--rules"):
-                at += 2
-            elif args[at] in _FLAGS or args[at].startswith("--rules="):
-                at += 1
-            else:
-                break
-        if args[at : at + 1] != ["--"]:
-            args = [*args[:at], "--", *args[at:]]
-        return super().parse_args(ctx, args)
-
+# Everything from the first word that is no option belongs to the command.
+_COMMAND_LAST = {"help_option_names": ["-h", "--help"], "allow_interspersed_args": False}
 
 GROUP_HELP = """\
 Ask what the .rules say of a command, before it runs.
@@ -46,7 +29,7 @@ Examples:
 """
 
 
-@click.group(help=GROUP_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Group, help=GROUP_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 def execpolicy() -> None:
     """Work with execution rules."""
 
@@ -65,9 +48,7 @@ Examples:
 """
 
 
-@execpolicy.command(
-    cls=_CommandLast, help=CHECK_HELP, context_settings={"help_option_names": ["-h", "--help"]}
-)
+@execpolicy.command(help=CHECK_HELP, context_settings=_COMMAND_LAST)
 @click.option(
     "-r",
     "--rules",
@@ -134,14 +115,7 @@ Examples:
 """
 
 
-@execpolicy.command(
-    help=EXPLAIN_HELP,
-    context_settings={
-        "help_option_names": ["-h", "--help"],
-        "ignore_unknown_options": True,
-        "allow_interspersed_args": False,
-    },
-)
+@execpolicy.command(help=EXPLAIN_HELP, context_settings=_COMMAND_LAST)
 @_RULES
 @click.option(
     "--sandbox",

@@ -16,6 +16,7 @@ from click.shell_completion import CompletionItem
 
 from codex_multitool import __version__, roles
 from codex_multitool.running import standard_streams
+from codex_multitool.running.usage import Group
 
 # As env(1), timeout(1) and nohup(1) say that they, not the command, failed.
 CANNOT_START = 125
@@ -95,7 +96,9 @@ def exec_role(
 
 def cannot_start(text: str) -> NoReturn:
     """Say why CMD is not started, and end with the status that says so."""
-    click.echo(f"{roles.CLI}: {text}", err=True)
+    context = click.get_current_context(silent=True)
+    program = roles.CLI if context is None else context.command_path
+    click.echo(f"{program}: {text}", err=True)
     sys.exit(CANNOT_START)
 
 
@@ -115,7 +118,7 @@ class RoleCommand(click.Command):
         exec_role(role, args)
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """The roles and the subcommands; of the latter only the one named is imported."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -152,14 +155,6 @@ class LazyGroup(click.Group):
             case _:
                 return None
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in (*ROLES, *SUBCOMMANDS) and not ctx.resilient_parsing:
-            names = ", ".join(self.list_commands(ctx))
-            ctx.fail(f"No such command {args[0]!r}. The commands are {names}.")
-        return super().resolve_command(ctx, args)
-
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The names, without importing what is behind them."""
         told = {**{name: text for name, (_, text) in ROLES.items()}, **SUBCOMMANDS}
@@ -192,11 +187,11 @@ def main(argv: list[str]) -> int:
         return end.code if isinstance(end.code, int) else 0
     except standard_streams.OutputError as error:
         if str(error):
-            click.echo(f"{roles.CLI}: {error}", err=True)
+            click.echo(f"{command_line.called(argv[1:], roles.CLI)}: {error}", err=True)
         return error.status
     except OSError as error:
         if error.errno not in _SCARCE:
             raise
-        click.echo(f"{roles.CLI}: {error.strerror}", err=True)
+        click.echo(f"{command_line.called(argv[1:], roles.CLI)}: {error.strerror}", err=True)
         return 1
     return 0

@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 from codex_multitool.config.configuration import Config
+from codex_multitool.config.documents import override_document
+from codex_multitool.config.errors import ConfigError
 
 HELP = """\
 \b
@@ -18,6 +20,16 @@ Settings of config.toml hold here, too; -c states one for this run, and may be g
 """
 
 
+def _stated(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """What was given, each of the form that it must have."""
+    for text in given:
+        try:
+            override_document(text, "/")
+        except ConfigError as error:
+            raise click.UsageError(f"{error.where}: {error.what}; {error.mend}") from None
+    return given
+
+
 def override_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """The option -c, as the argument `overrides`."""
     option = click.option(
@@ -25,6 +37,7 @@ def override_option(function: Callable[..., Any]) -> Callable[..., Any]:
         "--config",
         "overrides",
         multiple=True,
+        callback=_stated,
         metavar="KEY=VALUE",
         help="A setting of config.toml for this run. VALUE is TOML; what is not is a string. May "
         "be given again.",

@@ -12,6 +12,7 @@ from codex_multitool.mcp_server.options import (
     Options,
 )
 from codex_multitool.running import standard_streams
+from codex_multitool.running.usage import complain
 
 NAME = roles.MCP_SERVER
 HELP = f"""\
@@ -126,8 +127,7 @@ def parse(arguments: Sequence[str]) -> Options | int:
     try:
         found = command_line.main(args=list(arguments), prog_name=NAME, standalone_mode=False)
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        return complain(error, NAME)
     except standard_streams.OutputError as error:  # of --help and --version
         if str(error):
             click.echo(f"{NAME}: {error}", err=True)

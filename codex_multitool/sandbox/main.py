@@ -15,6 +15,7 @@ from codex_multitool.sandbox.enforce import WEAKER, SandboxError, prepare, restr
 from codex_multitool.sandbox.execute import CommandError, execvp
 from codex_multitool.sandbox.policy import PolicyError, parse_policy, writable_roots
 from codex_multitool.sandbox.status import REFUSED
+from codex_multitool.spelling import did_you_mean
 
 NAME = "codex-linux-sandbox"
 
@@ -116,7 +117,8 @@ def parse(arguments: list[str]) -> Options:
         if flag in _UNSUPPORTED:
             raise UsageError(f"{flag}: {_UNSUPPORTED[flag]}")
         if flag not in (_CWD, _POLICY, _ACCEPT):
-            raise UsageError(f"unknown option {word!r}")
+            known = (_CWD, _POLICY, _ACCEPT, *_WITHOUT_EFFECT, "--help", "--version")
+            raise UsageError(f"unknown option {word!r}{did_you_mean(flag, known)}")
         if not equals:
             if not pending:
                 raise UsageError(f"{flag}: a value is missing")

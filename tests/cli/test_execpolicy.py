@@ -73,10 +73,10 @@ def test_options_behind_the_command_are_its_own(rules: str, command: list[str]) 
     assert check("-r", rules, *command).stdout == GIT_PUSH
 
 
-def test_an_unknown_option_begins_the_command(tmp_path: Path) -> None:
+def test_a_command_may_begin_with_a_dash_behind_two_of_them(tmp_path: Path) -> None:
     path = tmp_path / "a.rules"
     path.write_text('prefix_rule(["-x", "--pretty"])')
-    result = check("-r", str(path), "-x", "--pretty")
+    result = check("-r", str(path), "--", "-x", "--pretty")
     assert '"matchedPrefix":["-x","--pretty"]' in result.stdout
 
 
@@ -84,7 +84,7 @@ def test_an_unknown_option_begins_the_command(tmp_path: Path) -> None:
 def test_missing_arguments_are_a_usage_error(arguments: list[str]) -> None:
     result = check(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("Usage: ")
+    assert result.stderr.endswith("`execpolicy check --help` says more\n")
 
 
 def test_help(rules: str) -> None:
@@ -100,7 +100,7 @@ def test_a_broken_file_is_named_with_its_line(tmp_path: Path) -> None:
     result = check("-r", str(path), "git")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
-        f"Error: failed to parse policy at {path}\n"
+        f"execpolicy check: failed to parse policy at {path}\n"
         f"{path}:2:1: invalid pattern element: pattern cannot be empty\n"
         '  list words, and lists of alternative words: pattern=["git", ["pull", "fetch"]]\n'
     )
@@ -111,12 +111,14 @@ def test_an_unreadable_file_is_named(rules: str, tmp_path: Path) -> None:
     result = check("-r", rules, "-r", missing, "git", "push")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
-        f"Error: failed to read policy at {missing}: No such file or directory\n"
+        f"execpolicy check: failed to read policy at {missing}: No such file or directory\n"
     )
     (tmp_path / "latin").write_bytes(b"\n\xe9")
     result = check("-r", str(tmp_path / "latin"), "git")
     assert result.exit_code == 1
-    assert result.stderr.startswith(f"Error: failed to read policy at {tmp_path}/latin\n")
+    assert result.stderr.startswith(
+        f"execpolicy check: failed to read policy at {tmp_path}/latin\n"
+    )
     assert ":2:1: not UTF-8: byte 0xe9\n" in result.stderr
 
 

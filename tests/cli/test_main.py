@@ -54,8 +54,72 @@ def test_without_a_command_help_goes_to_stderr_and_the_status_tells(tool: Path) 
 def test_unknown_command_is_answered_with_the_names(tool: Path) -> None:
     done = run(tool, "frobnicate")
     assert (done.returncode, done.stdout) == (2, b"")
-    assert b"No such command 'frobnicate'" in done.stderr
+    assert b"no such command 'frobnicate'" in done.stderr
     assert ", ".join(COMMANDS).encode() in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "option", "meant"),
+    [
+        (["--hlp"], "--hlp", "--help"),
+        (["exec", "--tre", "--", "true"], "--tre", "--tree"),
+        (["exec", "--sandbx=read-only", "true"], "--sandbx", "--sandbox"),
+        (["doctor", "--jsn"], "--jsn", "--json"),
+        (["debug", "landlock", "--full-autoo", "--", "touch", "x"], "--full-autoo", "--full-auto"),
+        (["sandbox", "linux", "--sandbox-permision=x", "touch", "x"], "--sandbox-permision",
+         "--sandbox-permission"),
+        (["debug", "seatbelt", "--print-profil"], "--print-profil", "--print-profile"),
+        (["execpolicy", "check", "--rules", "x", "--prety", "git"], "--prety", "--pretty"),
+        (["execpolicy", "explain", "--jsn", "--", "ls"], "--jsn", "--json"),
+        (["execpolicy", "test", "--rule", "x", "y"], "--rule", "--rules"),
+        (["execpolicy", "fmt", "--chek", "x"], "--chek", "--check"),
+        (["mcp-config", "--writ", "codex"], "--writ", "--write"),
+        (["completion", "--halp", "bash"], "--halp", "--help"),
+        (["mcp-server", "--rule", "x"], "--rule", "--rules"),
+        (["linux-sandbox", "--sandbox-polcy", "{}", "true"], "--sandbox-polcy", "--sandbox-policy"),
+    ],
+    ids=lambda it: " ".join(it) if isinstance(it, list) else None,
+)  # fmt: skip
+def test_a_misspelt_option_is_never_a_word_of_the_command(
+    tool: Path, words: list[str], option: str, meant: str
+) -> None:
+    done = run(tool, *words)
+    assert (done.returncode, done.stdout) == (2, b"")
+    told = done.stderr.decode()
+    assert option in told
+    assert f"; did you mean `{meant}`?\n" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        (["execc", "ls"], 2, ": no such command 'execc'; did you mean `exec`?\n"),
+        (
+            ["debug", "lanlock", "ls"],
+            2,
+            " debug: no such command 'lanlock'; did you mean `landlock`?\n",
+        ),
+        (["execpolicy", "chek"], 2, " execpolicy: no such command 'chek'; did you mean `check`?\n"),
+        (["exec"], 2, " exec: missing argument 'CMD...'\n"),
+        (
+            ["exec", "-c", "sandbox_mode", "ls"],
+            2,
+            " exec: -c sandbox_mode: not of the form key=value",
+        ),
+        (["debug", "landlock", "-c", "=x", "ls"], 2, " debug landlock: -c =x: not of the form"),
+        (["exec", "-C", "/no/such", "ls"], 125, " exec: /no/such: No such file or directory\n"),
+        (["sandbox", "linux", "-C", "/no/such", "ls"], 125, " sandbox linux: /no/such: No such"),
+        (["execpolicy", "check", "-r", "/no/such", "ls"], 1, " execpolicy check: failed to read"),
+        (["execpolicy", "test", "/no/such"], 1, " execpolicy test: /no/such: No such"),
+    ],
+    ids=lambda it: " ".join(it) if isinstance(it, list) else None,
+)
+def test_a_complaint_begins_with_the_command_it_is_of(
+    tool: Path, words: list[str], status: int, told: str
+) -> None:
+    done = run(tool, *words)
+    assert (done.returncode, done.stdout) == (status, b"")
+    assert done.stderr.decode().startswith(roles.CLI + told)
 
 
 EVERY_HELP = [

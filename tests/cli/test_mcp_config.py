@@ -248,6 +248,6 @@ class TestWrite:
         for path, why in ((pipe, "not a regular file"), (home, "Is a directory")):
             done = mcp_config(home, "claude", "--path", path, "--write")
             assert (done.returncode, done.stdout) == (1, "")
-            assert done.stderr == f"Error: {path}: {why}\n"
+            assert done.stderr == f"codex-multitool mcp-config: {path}: {why}\n"
         assert stat.S_ISFIFO(pipe.lstat().st_mode)
         assert not (home / "pipe.bak").exists()

@@ -334,9 +334,9 @@ def test_same_files_refused(text: str, tmp_path: Path, monkeypatch: pytest.Monke
     theirs = peer.check(peer.HOST_EXECUTABLES, arguments, cwd=tmp_path)
     result = ours(arguments)
     assert (result.exit_code, theirs.exit_code) == (1, 1)
-    first = "Error: failed to parse policy at f.rules\n"
-    assert result.stderr.startswith(first + "f.rules:")
-    assert theirs.stderr.startswith(first)
+    first = "failed to parse policy at f.rules\n"
+    assert result.stderr.startswith(f"execpolicy check: {first}f.rules:")
+    assert theirs.stderr.startswith(f"Error: {first}")
 
 
 @pytest.mark.parametrize("arguments", [[], ["x"], ["-r", "f.rules"], ["x", "-r", "f.rules"]])
@@ -351,6 +351,6 @@ def test_same_unreadable_files(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     Path("latin.rules").write_bytes(b"# caf\xe9")
     theirs = peer.check(peer.BASE, ["-r", name, "x"], cwd=tmp_path)
     result = ours(["-r", name, "x"])
-    first = f"Error: failed to read policy at {name}"
-    assert (theirs.exit_code, theirs.stderr.startswith(first)) == (1, True)
-    assert (result.exit_code, result.stderr.startswith(first)) == (1, True)
+    first = f"failed to read policy at {name}"
+    assert (theirs.exit_code, theirs.stderr.startswith(f"Error: {first}")) == (1, True)
+    assert (result.exit_code, result.stderr.startswith(f"execpolicy check: {first}")) == (1, True)
