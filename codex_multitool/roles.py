@@ -71,3 +71,8 @@ def entry_point() -> int:
 def executable(role: str) -> str:
     """The absolute path under which to exec `role`: a sibling of the running executable."""
     return join(dirname(realpath(_STARTED)), role)
+
+
+def started() -> str:
+    """The name this process was started by, absolute; perhaps a link, or no longer there."""
+    return _STARTED

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILDER = ROOT / "packaging" / "zipapp.py"
 
-_FOLDER = tempfile.TemporaryDirectory(prefix="codex-multitool-tests-")
+_FOLDER = tempfile.TemporaryDirectory(prefix="codex-multitool-tests-", dir="/var/tmp")
 
 
 @functools.cache

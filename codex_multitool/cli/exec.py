@@ -115,6 +115,13 @@ def fail(text: str) -> int:
     metavar="SECONDS",
     help="End CMD after that; the clock stands still while you are asked.",
 )
+@click.option(
+    "--accept-writable-server",
+    "accept_writable",
+    is_flag=True,
+    help="Run CMD although it could write codex-multitool's own files, rules or configuration, and "
+    "so what the next run or server does.",
+)
 @click.argument("words", nargs=-1, required=True, metavar="CMD...", type=COMMAND)
 def exec_command(
     rules: tuple[str, ...],
@@ -128,6 +135,7 @@ def exec_command(
     json_fd: int | None,
     learn: str | None,
     timeout: float | None,
+    accept_writable: bool,
     words: tuple[str, ...],
 ) -> None:
     """Check what was asked for, fork the zygote, then load what runs it."""
@@ -173,6 +181,7 @@ def exec_command(
         tree=tree,
         result_fd=result_fd,
         learn=learn,
+        accept_writable=accept_writable,
         ignored=ignored,
     )
     try:

@@ -32,11 +32,12 @@ from codex_multitool.running.configured import (
     configured_shell,
     workspace,
 )
+from codex_multitool.running.own_files import Names, OwnFiles, own_files
 from codex_multitool.running.probe import Probe
 from codex_multitool.running.settings import settings
 from codex_multitool.running.standard_streams import write_all
 from codex_multitool.sandbox.enforce import SandboxError
-from codex_multitool.sandbox.policy import READ_ONLY, WORKSPACE_WRITE
+from codex_multitool.sandbox.policy import READ_ONLY, WORKSPACE_WRITE, writable_roots
 
 CANNOT_EXECUTE = 126  # from here on the status tells of the start, or of a signal
 
@@ -52,8 +53,8 @@ class Options:
     """The command line of `exec`, checked. cwd: absolute. timeout: seconds, perhaps inf.
 
     mode, intercept, shell: None for what is configured. shell_named: whether it is an option,
-    not the environment that says so. result_fd: where the JSON goes, if
-    anywhere. ignored: signals that the command shall ignore.
+    not the environment that says so. result_fd: where the JSON goes, if anywhere. accept_writable:
+    that the command may write our own files. ignored: signals that the command shall ignore.
     """
 
     words: tuple[str, ...]
@@ -68,18 +69,23 @@ class Options:
     tree: bool
     result_fd: int | None
     learn: str | None
+    accept_writable: bool
     ignored: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Options and configuration made one. workspace: what workspace-write opens; may be empty."""
+    """Options and configuration made one. workspace: what workspace-write opens; may be empty.
+
+    own: what the command may not write.
+    """
 
     config: Config
     environments: Environments
     choice: Choice
     judgement: Judgement
     workspace: str
+    own: OwnFiles
 
 
 def run(options: Options, zygote: socket.socket) -> int:
@@ -120,21 +126,25 @@ def _set_up(options: Options, record: Record) -> Setup:
         patched_shell=shells.patched_shell(),
         wrapper=roles.executable(roles.EXECVE_WRAPPER),
     )
+    rules = [*config.rules, *options.rules]
     judgement = Judgement(
-        load_rules([*config.rules, *options.rules]),
+        load_rules(rules),
         ask_when_dangerous=config.dangerous_commands != "run",
     )
     place = options.cwd
     if options.mode is None and config.policy().kind == WORKSPACE_WRITE:
         place, why_none = workspace(os.path.realpath(options.cwd))
         if why_none is not None:
-            record.note(
-                f"{options.cwd} is not writable: {why_none}; --sandbox=workspace-write opens it"
-            )
+            record.note(f"{options.cwd} is not writable: {why_none}")
     choice = choose(interception, lambda: Probe().refusal())
     if choice.notice is not None:
         record.note(choice.notice)
-    return Setup(config, environments, choice, judgement, place)
+    names = Names(roles.started(), roles.executable(roles.CLI))
+    own = OwnFiles(own_files(names, os.environ, rules, choice), accepted=options.accept_writable)
+    roots = writable_roots(config.policy(options.mode), place, environments.shell)
+    if reason := own.exposed(roots):
+        raise StartError(reason)
+    return Setup(config, environments, choice, judgement, place, own)
 
 
 async def _run(
@@ -190,6 +200,9 @@ def _hint(options: Options, setup: Setup, outcome: Outcome) -> str | None:
         return None
     if setup.config.stated.get(("sandbox_mode",)) or setup.config.policy().kind != READ_ONLY:
         return None
+    opened = setup.config.policy(WORKSPACE_WRITE)
+    if options.accept_writable or setup.own.exposed(writable_roots(opened, options.cwd, setup.environments.shell)):
+        return None  # it would be refused
     return "if it failed for want of a file to write: --sandbox=workspace-write opens this folder"
 
 

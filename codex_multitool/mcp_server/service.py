@@ -8,7 +8,6 @@ from typing import NamedTuple
 from codex_multitool import roles
 from codex_multitool.config.configuration import Limits
 from codex_multitool.config.errors import ConfigError
-from codex_multitool.config.home import codex_home
 from codex_multitool.execpolicy.rules import Policy
 from codex_multitool.mcp_server.calls import SandboxState
 from codex_multitool.mcp_server.options import Options
@@ -26,14 +25,13 @@ Said = tuple[str, str]  # a level of `logging`, and a text
 class Service(NamedTuple):
     """What is served. state: of calls without one. patience: seconds.
 
-    home: CODEX_HOME. rules_files: all besides those in it. accept_writable: that commands may
-    write the server's own files.
+    rules_files: all besides those in CODEX_HOME. accept_writable: that commands may write the
+    server's own files.
     """
 
     choice: Choice
     rules: Policy
     rules_files: tuple[str, ...]
-    home: str
     accept_writable: bool
     preserve_program_paths: bool
     ask_when_dangerous: bool
@@ -65,7 +63,6 @@ def prepared(options: Options, probe: Probe, say: Callable[[Said], None]) -> Ser
             say(("WARNING", warning))
         shell = shell or configured_shell(config)
         place, why_none = workspace(cwd)
-        home = codex_home(os.environ)
     except ConfigError as error:
         raise StartError(str(error)) from None
     if why_none is not None:
@@ -86,7 +83,6 @@ def prepared(options: Options, probe: Probe, say: Callable[[Said], None]) -> Ser
         choice=choice,
         rules=rules,
         rules_files=rules_files,
-        home=home,
         accept_writable=options.accept_writable,
         preserve_program_paths=options.preserve_program_paths,
         ask_when_dangerous=(options.dangerous_commands or config.dangerous_commands) != "run",

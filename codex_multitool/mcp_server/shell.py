@@ -15,7 +15,7 @@ from codex_multitool.mcp_server.calls import (
     ToolError,
 )
 from codex_multitool.mcp_server.command import Command, Outcome
-from codex_multitool.mcp_server.own_files import OwnFiles
+from codex_multitool.running.own_files import OwnFiles
 from codex_multitool.running.settings import Settings
 from codex_multitool.sandbox import enforce
 from codex_multitool.sandbox.policy import SandboxPolicy, writable_roots

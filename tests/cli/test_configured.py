@@ -106,12 +106,16 @@ class TestSandbox:
         setting = "sandbox_workspace_write.network_access=true"
         assert place.run(LANDLOCK, "-c", setting, *words).returncode == 0
 
-    def test_home_of_the_rules_is_no_workspace_unless_asked_for(self, place: Place) -> None:
+    def test_home_of_the_rules_is_no_workspace_unless_accepted(self, place: Place) -> None:
         place.file.write_text('sandbox_mode = "workspace-write"\n')
         done = place.run(EXEC, ": > written", cwd=place.folder)
         assert not (place.folder / "written").exists()
         assert f"{place.folder} is not writable: {place.file.parent} is in it" in done.stderr
-        place.run(EXEC, "--sandbox=workspace-write", ": > written", cwd=place.folder)
+        done = place.run(EXEC, "--sandbox=workspace-write", ": > written", cwd=place.folder)
+        assert done.returncode == 125
+        assert f"{place.file}, its configuration" in done.stderr
+        accepted = ("--sandbox=workspace-write", "--accept-writable-server")
+        place.run(EXEC, *accepted, ": > written", cwd=place.folder)
         assert (place.folder / "written").exists()
 
 

@@ -209,6 +209,26 @@ class TestStart:
         assert done.returncode == 125
         assert f"{ground.home}/rules/mine.rules:1" in done.stderr
 
+    def test_a_command_that_could_write_what_we_obey_is_not_run(self, ground: Ground) -> None:
+        words = ("-C", str(ground.folder), "-s", "workspace-write")
+        script = "mkdir home/rules; echo 'prefix_rule([\"touch\"])' > home/rules/z.rules; echo ran"
+        done = ground.run(*words, script)
+        assert (done.returncode, done.stdout) == (125, "")
+        assert f"{ground.home}/config.toml, its configuration" in done.stderr
+        assert "--accept-writable-server" in done.stderr
+        assert not (ground.home / "rules").exists()
+        done = ground.run(*words, "--accept-writable-server", script)
+        assert (done.returncode, done.stdout) == (0, "ran\n")
+        assert "WARNING: accepted: commands could write" in done.stderr
+
+    def test_it_invites_nobody_to_that(self, ground: Ground) -> None:
+        done = ground.run("-C", str(ground.folder), "-c", "sandbox_mode='workspace-write'", "exit 3")
+        assert done.returncode == 3
+        assert f"{ground.folder} is not writable: {ground.home} is in it\n" in done.stderr
+        with ground.terminal("-C", str(ground.folder), "exit 3") as terminal:
+            assert terminal.status() == 3
+            assert "workspace-write" not in terminal.seen
+
     def test_without_a_command_it_is_a_usage_error(self, ground: Ground) -> None:
         done = ground.run()
         assert done.returncode == 2

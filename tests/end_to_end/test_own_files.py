@@ -47,8 +47,8 @@ def writing(*roots: Path) -> Json:
         (lambda box: box.home, "its configuration"),
         (lambda box: box.home / ".codex", "its configuration"),
         (lambda box: box.rules.parent, "its rules"),
-        (lambda _: DIST, "the folder of this server"),
-        (lambda _: DIST / "codex-multitool.lib", "the folder of this server"),
+        (lambda _: DIST, "the folder of codex-multitool"),
+        (lambda _: DIST / "codex-multitool.lib", "the folder of codex-multitool"),
         (lambda box: box.out, "its rules"),
     ],
 )

@@ -1,27 +1,31 @@
-"""Which writable directories would let a command change what the server is, or obeys."""
+"""Which writable directories would let a command change what we are, or obey."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from codex_multitool.mcp_server.own_files import OwnFiles, own_files
+from codex_multitool.running.choice import Choice
+from codex_multitool.running.own_files import Names, OwnFiles, own_files
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    for name in ("dist/lib", "home/rules", "home/memories", "team", "bin", "ws"):
+    for name in ("dist/lib", "home/rules", "home/memories", "team", "bin", "links", "ws"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "bin/sh").touch()
+    (tmp_path / "dist/server").touch()
+    (tmp_path / "links/server").symlink_to(tmp_path / "dist/server")
     return tmp_path.resolve()
 
 
-def own(place: Path, *, accepted: bool = False) -> OwnFiles:
+def own(place: Path, *, accepted: bool = False, home: str = "", **environ: str) -> OwnFiles:
+    """home: a CODEX_HOME, unless `environ` says otherwise."""
     files = own_files(
-        str(place / "dist/server"),
-        str(place / "home"),
+        Names(str(place / "links/server"), str(place / "dist/server")),
+        environ or {"CODEX_HOME": home or str(place / "home")},
         [str(place / "team/team.rules")],
-        str(place / "bin/sh"),
-        str(place / "dist/wrapper"),
+        Choice(str(place / "bin/sh"), str(place / "dist/wrapper")),
     )
     return OwnFiles(files, accepted=accepted)
 
@@ -29,9 +33,10 @@ def own(place: Path, *, accepted: bool = False) -> OwnFiles:
 @pytest.mark.parametrize(
     ("root", "what"),
     [
-        ("", "the folder of this server"),
-        ("dist", "the folder of this server"),
-        ("dist/lib", "the folder of this server"),
+        ("", "the folder of codex-multitool"),
+        ("dist", "the folder of codex-multitool"),
+        ("dist/lib", "the folder of codex-multitool"),
+        ("links", "the name by which codex-multitool was started"),
         ("home", "its configuration"),
         ("home/rules", "its rules"),
         ("team", "its rules"),
@@ -70,12 +75,33 @@ def test_one_that_is_reached_through_other_folders_cannot(place: Path) -> None:
 
 
 def test_what_is_missing_must_not_come_to_be_there(place: Path) -> None:
-    (place / "home/rules").rmdir()
-    (place / "home/memories").rmdir()
-    (place / "home").rmdir()
-    reason = own(place).exposed([str(place / "home")])
+    # Only the default CODEX_HOME may be missing.
+    reason = own(place, HOME=str(place / "user")).exposed([str(place / "user")])
+    assert reason is not None
+    assert f"{place}/user/.codex/config.toml, its configuration" in reason
+
+
+@pytest.mark.parametrize("variable", ["HOME", "CODEX_HOME"])
+def test_a_home_that_a_link_in_a_root_leads_to(place: Path, variable: str) -> None:
+    (place / "ws/link").symlink_to(place / "home")
+    reason = own(place, **{variable: str(place / "ws/link")}).exposed([str(place / "ws")])
     assert reason is not None
     assert "its configuration" in reason
+
+
+def test_a_rules_file_that_lies_elsewhere(place: Path) -> None:
+    (place / "ws/shared.rules").touch()
+    (place / "home/rules/shared.rules").symlink_to(place / "ws/shared.rules")
+    reason = own(place).exposed([str(place / "ws")])
+    assert reason is not None
+    assert f"{place}/home/rules/shared.rules, its rules" in reason
+
+
+def test_what_this_process_has_loaded(place: Path) -> None:
+    for root in (os.path.dirname(os.__file__), os.path.realpath("/lib")):  # ld.so(8)'s
+        reason = own(place).exposed([root])
+        assert reason is not None
+        assert "its libraries" in reason
 
 
 def test_who_accepts_it_is_told_once(place: Path, caplog: pytest.LogCaptureFixture) -> None:
