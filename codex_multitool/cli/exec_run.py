@@ -35,6 +35,7 @@ from codex_multitool.running.configured import (
 from codex_multitool.running.own_files import Names, OwnFiles, own_files
 from codex_multitool.running.probe import Probe
 from codex_multitool.running.settings import settings
+from codex_multitool.running.shell_proof import prove
 from codex_multitool.running.standard_streams import write_all
 from codex_multitool.sandbox.enforce import SandboxError
 from codex_multitool.sandbox.policy import READ_ONLY, WORKSPACE_WRITE, writable_roots
@@ -144,6 +145,7 @@ def _set_up(options: Options, record: Record) -> Setup:
     roots = writable_roots(config.policy(options.mode), place, environments.shell)
     if reason := own.exposed(roots):
         raise StartError(reason)
+    prove(choice)
     return Setup(config, environments, choice, judgement, place, own)
 
 
@@ -201,7 +203,9 @@ def _hint(options: Options, setup: Setup, outcome: Outcome) -> str | None:
     if setup.config.stated.get(("sandbox_mode",)) or setup.config.policy().kind != READ_ONLY:
         return None
     opened = setup.config.policy(WORKSPACE_WRITE)
-    if options.accept_writable or setup.own.exposed(writable_roots(opened, options.cwd, setup.environments.shell)):
+    if options.accept_writable or setup.own.exposed(
+        writable_roots(opened, options.cwd, setup.environments.shell)
+    ):
         return None  # it would be refused
     return "if it failed for want of a file to write: --sandbox=workspace-write opens this folder"
 

@@ -13,7 +13,7 @@ from codex_multitool import __version__, roles
 from codex_multitool.cli import trials
 from codex_multitool.cli.findings import MISSING, OK, Finding
 from codex_multitool.cli.places import place
-from codex_multitool.escalation import wire
+from codex_multitool.running.shell_proof import unasked
 from codex_multitool.running.shells import patched_shell, stock_shell, unusable
 
 _PACKAGES = {
@@ -66,18 +66,14 @@ def _patched(intercepts: bool) -> Finding:
     if shell is None or (reason := unusable(shell)) is not None:
         found = "none" if shell is None else f"{shell}: {reason}"
     else:
-        # Patched, it runs /bin/false in the place of /bin/true.
-        environment = dict.fromkeys((wire.WRAPPER_VARIABLE, wire.OLDER_WRAPPER_VARIABLE), _FALSE)
-        if trials.status_of([shell, "-c", f"{_TRUE}; exit $?"], environment) == 1:
+        why = unasked(shell)
+        if why is None:
             return Finding(name, OK, shell)
-        found = f"{shell} does not honour {wire.WRAPPER_VARIABLE}"
+        found = f"{shell}: {why}"
     if intercepts:
         return Finding(name, OK, f"{found}; not needed with kernel interception")
     follows = "no command can be judged, so the server does not start"
     return Finding(name, MISSING, found, follows, "`make shells` builds one")
-
-
-_TRUE, _FALSE = "/bin/true", "/bin/false"
 
 
 def _python() -> Finding:

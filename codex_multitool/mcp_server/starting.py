@@ -38,6 +38,7 @@ def run(arguments: Sequence[str], zygote: socket.socket, probe: Probe) -> int:
             level = _level()
             service = prepared(options, probe, told.append)
             _hold(service)
+            _prove(service)
         except StartError as error:
             if told:
                 _log(level, told)
@@ -70,6 +71,14 @@ def _hold(service: Service) -> None:
 
     if reason := files_of(service).exposed(service.roots(service.state)):
         raise StartError(f"the configured sandbox: {reason}")
+
+
+def _prove(service: Service) -> None:
+    """Raises StartError if the rules would hang on a shell that does not ask."""
+    if service.choice.wrapper is not None:
+        from codex_multitool.running.shell_proof import prove
+
+        prove(service.choice)
 
 
 def _serve(service: Service, zygote: socket.socket, level: str, told: Sequence[Said]) -> int:

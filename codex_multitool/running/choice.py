@@ -31,11 +31,15 @@ class Interception(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """How execs are seen. wrapper: None in kernel mode. notice: what the user must be told."""
+    """How execs are seen. wrapper: None in kernel mode. notice: what the user must be told.
+
+    refused: why the kernel's way is not to be had, where that was wanted.
+    """
 
     shell: str
     wrapper: str | None
     notice: str | None = None
+    refused: str | None = None
 
 
 def load_rules(more: Sequence[str]) -> Policy:
@@ -71,4 +75,4 @@ def choose(wanted: Interception, refusal: Callable[[], str | None]) -> Choice:
         "Only programs that the shell itself starts are judged, not what they start in turn: "
         f"{refused}."
     )
-    return Choice(patched, wanted.wrapper, notice)
+    return Choice(patched, wanted.wrapper, notice, refused)

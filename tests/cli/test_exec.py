@@ -222,7 +222,9 @@ class TestStart:
         assert "WARNING: accepted: commands could write" in done.stderr
 
     def test_it_invites_nobody_to_that(self, ground: Ground) -> None:
-        done = ground.run("-C", str(ground.folder), "-c", "sandbox_mode='workspace-write'", "exit 3")
+        done = ground.run(
+            "-C", str(ground.folder), "-c", "sandbox_mode='workspace-write'", "exit 3"
+        )
         assert done.returncode == 3
         assert f"{ground.folder} is not writable: {ground.home} is in it\n" in done.stderr
         with ground.terminal("-C", str(ground.folder), "exit 3") as terminal:
@@ -248,6 +250,14 @@ class TestStart:
         assert (ground.workspace / "made").exists(), done.stderr
         assert re.search(r"├─ \d+  OUTSIDE  \S+/touch made  exit 0", done.stderr)
         assert re.search(r"└─ \d+  inside  \S+/ls nowhere  exit 2", done.stderr)
+
+    def test_wrapper_mode_runs_nothing_under_a_shell_that_is_not_patched(
+        self, ground: Ground
+    ) -> None:
+        done = ground.run("--intercept=wrapper", "--shell", "/bin/sh", "echo ran")
+        assert (done.returncode, done.stdout) == (125, "")
+        assert "no rule would hold under the shell /bin/sh" in done.stderr
+        assert "make shells" in done.stderr
 
 
 class TestTree:

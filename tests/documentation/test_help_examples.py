@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,19 +14,20 @@ import pytest
 from tests.executables import ROOT, built
 
 RULES = 'prefix_rule(pattern=["git", "push"], decision="forbidden")\n'
-# What the examples name.
+# What the examples name, in the user's home and in the folder where they are run.
+WORK = "work"
 FILES = {
-    "ci.rules": RULES,
-    "my.rules": RULES,
-    "rules/my.rules": RULES,
     ".codex/rules/default.rules": RULES,
-    "expectations.txt": "forbidden git push\n",
-    "build.sh": "#!/bin/sh\n",
-    "release.sh": "#!/bin/sh\n",
-    "src/Makefile": "all:\n",
-    "src/out/.keep": "",
-    "Makefile": "all test:\n",
     ".config/fish/completions/.keep": "",
+    f"{WORK}/ci.rules": RULES,
+    f"{WORK}/my.rules": RULES,
+    f"{WORK}/rules/my.rules": RULES,
+    f"{WORK}/expectations.txt": "forbidden git push\n",
+    f"{WORK}/build.sh": "#!/bin/sh\n",
+    f"{WORK}/release.sh": "#!/bin/sh\n",
+    f"{WORK}/src/Makefile": "all:\n",
+    f"{WORK}/src/out/.keep": "",
+    f"{WORK}/Makefile": "all test:\n",
 }
 NOT_STARTED = 125
 
@@ -46,14 +49,15 @@ def examples() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("home")
-    for name, text in FILES.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        path.chmod(0o755)
-    return folder
+def home() -> Iterator[Path]:
+    # Not in /tmp, which sandboxes open.
+    with tempfile.TemporaryDirectory(prefix="codex-examples-", dir="/var/tmp") as folder:
+        for name, text in FILES.items():
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            path.chmod(0o755)
+        yield Path(folder)
 
 
 @pytest.mark.parametrize("line", examples())
@@ -62,7 +66,7 @@ def test_example_is_understood(home: Path, line: str) -> None:
         pytest.skip("Seatbelt is macOS's")
     done = subprocess.run(
         ["/bin/bash", "-c", line],
-        cwd=home,
+        cwd=home / WORK,
         env={"PATH": f"{built()}:/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8"},
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -143,6 +143,15 @@ def test_without_a_patched_shell_wrapper_mode_says_how_to_get_one(role: Role) ->
     assert "--shell" in told
 
 
+@pytest.mark.parametrize("option", ["--shell=/bin/sh", "--bash=/bin/bash"])
+def test_a_shell_that_is_not_patched_does_not_start_in_wrapper_mode(
+    role: Role, option: str
+) -> None:
+    told = role.refusal("--intercept=wrapper", option)
+    assert told.startswith(f"no rule would hold under the shell {option.partition('=')[2]}: ")
+    assert "make shells" in told
+
+
 def test_a_log_level_that_is_none_is_told(role: Role) -> None:
     role.environment["CODEX_MULTITOOL_LOG"] = "loud"
     assert role.refusal().startswith("CODEX_MULTITOOL_LOG=LOUD is none of DEBUG,")
