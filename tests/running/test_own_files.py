@@ -19,11 +19,11 @@ def place(tmp_path: Path) -> Path:
     return tmp_path.resolve()
 
 
-def own(place: Path, *, accepted: bool = False, home: str = "", **environ: str) -> OwnFiles:
-    """home: a CODEX_HOME, unless `environ` says otherwise."""
+def own(place: Path, environ: dict[str, str] | None = None, *, accepted: bool = False) -> OwnFiles:
+    """environ: says where CODEX_HOME is, unless it is the place's own."""
     files = own_files(
         Names(str(place / "links/server"), str(place / "dist/server")),
-        environ or {"CODEX_HOME": home or str(place / "home")},
+        environ or {"CODEX_HOME": str(place / "home")},
         [str(place / "team/team.rules")],
         Choice(str(place / "bin/sh"), str(place / "dist/wrapper")),
     )
@@ -76,7 +76,7 @@ def test_one_that_is_reached_through_other_folders_cannot(place: Path) -> None:
 
 def test_what_is_missing_must_not_come_to_be_there(place: Path) -> None:
     # Only the default CODEX_HOME may be missing.
-    reason = own(place, HOME=str(place / "user")).exposed([str(place / "user")])
+    reason = own(place, {"HOME": str(place / "user")}).exposed([str(place / "user")])
     assert reason is not None
     assert f"{place}/user/.codex/config.toml, its configuration" in reason
 
@@ -84,7 +84,7 @@ def test_what_is_missing_must_not_come_to_be_there(place: Path) -> None:
 @pytest.mark.parametrize("variable", ["HOME", "CODEX_HOME"])
 def test_a_home_that_a_link_in_a_root_leads_to(place: Path, variable: str) -> None:
     (place / "ws/link").symlink_to(place / "home")
-    reason = own(place, **{variable: str(place / "ws/link")}).exposed([str(place / "ws")])
+    reason = own(place, {variable: str(place / "ws/link")}).exposed([str(place / "ws")])
     assert reason is not None
     assert "its configuration" in reason
 
