@@ -9,9 +9,10 @@ import os
 import select
 import shlex
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import NoReturn
 
 from codex_multitool.escalation import wire
 from codex_multitool.running.choice import Choice, StartError
@@ -20,6 +21,7 @@ _SECONDS = 10.0
 _MOST = 4096  # bytes of what it prints
 _FOLDERS = ("/bin", "/usr/bin")
 _NOWHERE = "/proc/self/nowhere"  # whose start-up files are none
+_FAILED = b"\0"  # and why
 _SUMS = ((1001, 7), (2003, 11), (4007, 13))
 
 
@@ -45,12 +47,11 @@ def unasked(shell: str) -> str | None:
     program = shlex.quote(recorder)
     first, second, last = (f"{program} $(({a} + {b}))" for a, b in _SUMS)
     script = f"{first}; ({second}; true) | while read -r line; do echo $line; done; exec {last}"
-    try:
-        printed = _printed(shell, script, recorder)
-    except OSError as error:
-        return f"it cannot be started: {error.strerror}"
+    printed = _printed(shell, script, recorder)
     if printed is None:
         return f"it was tried, and did not end within {_SECONDS:g} seconds"
+    if printed.startswith(_FAILED):
+        return f"it cannot be started: {os.fsdecode(printed.removeprefix(_FAILED))}"
     # PATH, then argv[0] and the rest: wire.py
     expected = [f"{recorder} {recorder} {a + b}".encode() for a, b in _SUMS]
     lines = printed.split(b"\n")
@@ -67,7 +68,7 @@ def _recorders() -> Iterator[str]:
 
 
 def _printed(shell: str, script: str, recorder: str) -> bytes | None:
-    """What the shell prints, as far as it matters; None if it does not end. Raises OSError."""
+    """What the shell prints, as far as it matters; None if it does not end."""
     environment = {
         "PATH": ":".join(_FOLDERS),
         "HOME": _NOWHERE,
@@ -75,23 +76,39 @@ def _printed(shell: str, script: str, recorder: str) -> bytes | None:
         wire.WRAPPER_VARIABLE: recorder,
         wire.OLDER_WRAPPER_VARIABLE: recorder,
     }
-    process = subprocess.Popen(
-        [shell, "-c", script],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-        cwd="/",
-        process_group=0,
-    )
-    assert process.stdout is not None
-    with process.stdout as pipe:
-        try:
-            return _read(pipe.fileno())
-        finally:
-            # Not reaped yet, so the number is still its own.
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    child = os.fork()
+    if child == 0:
+        _be_shell(writer, [shell, "-c", script], environment)
+    os.close(writer)
+    try:
+        return _read(reader)
+    finally:
+        os.close(reader)
+        # Whichever of us is first; it is not reaped yet, so the number is still its own.
+        with suppress(OSError):
+            os.setpgid(child, child)
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def _be_shell(writer: int, words: list[str], environment: dict[str, str]) -> NoReturn:
+    """A group of its own, no descriptor of ours, and the signals Python ignores as they were."""
+    try:
+        os.setpgid(0, 0)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        null = os.open(os.devnull, os.O_RDWR)
+        for descriptor, number in ((null, 0), (writer, 1), (null, 2)):
+            os.dup2(descriptor, number)
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        os.chdir("/")
+        os.execve(words[0], words, environment)
+    except OSError as error:
+        os.write(1, _FAILED + os.fsencode(error.strerror or ""))
+    finally:
+        os._exit(1)
 
 
 def _read(descriptor: int) -> bytes | None:
