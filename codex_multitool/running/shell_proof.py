@@ -97,8 +97,8 @@ def _be_shell(writer: int, words: list[str], environment: dict[str, str]) -> NoR
     """A group of its own, no descriptor of ours, and the signals Python ignores as they were."""
     try:
         os.setpgid(0, 0)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
-            signal.signal(number, signal.SIG_DFL)
+        for ignored in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+            signal.signal(ignored, signal.SIG_DFL)
         null = os.open(os.devnull, os.O_RDWR)
         for descriptor, number in ((null, 0), (writer, 1), (null, 2)):
             os.dup2(descriptor, number)
