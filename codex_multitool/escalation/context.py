@@ -34,8 +34,9 @@ Trace = Callable[[int, ExecRequest, Decided, Settled], None]
 class Question:
     """What a human is asked: the program, its argv and working directory, and why.
 
-    outside: whether it leaves the sandbox if accepted. changes: what a sandboxed command did to
-    protected names, and what an acceptance agrees to.
+    because: the rule or the danger. outside: whether it leaves the sandbox if accepted. changes:
+    what a sandboxed command did to protected names, and what an acceptance agrees to.
+    justification: the rule's, in its author's words.
     """
 
     program: str
@@ -44,6 +45,7 @@ class Question:
     because: str
     outside: bool
     changes: tuple[Change, ...] = ()
+    justification: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +116,15 @@ async def settle(
 async def _answered(
     context: Context, request: ExecRequest, ask: Ask, finding: Finding | None
 ) -> Settled:
-    accepted = ask.accepted
+    rule = ask.accepted if isinstance(ask.accepted, Escalate) else None
     question = Question(
-        accepted.name if isinstance(accepted, Escalate) else request.programs[0],
+        rule.name if rule else request.programs[0],
         request.argv,
         request.workdir,
-        ask.because,
-        outside=isinstance(accepted, Escalate),
+        rule.rule if rule else ask.because,
+        outside=rule is not None,
         changes=finding.changes if finding else (),
+        justification=rule.justification if rule else None,
     )
     action, reason = await context.ask(question)
     return resolve(ask, action, reason)

@@ -54,11 +54,12 @@ class Escalate:
     """Runs outside the sandbox.
 
     name: which of the request's programs the rule is about. Many a program does what argv[0] says,
-    so it has to be called by this one.
+    so it has to be called by this one. justification: the rule's, in its author's words.
     """
 
     rule: str
     name: str = field(default="", compare=False)
+    justification: str | None = field(default=None, compare=False)
 
     def called(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         """The argv with which it may run."""
@@ -99,12 +100,10 @@ def decide(judgement: Judgement, request: ExecRequest) -> Verdict:
             return Deny(_forbidden(matches))
         case Decision.PROMPT:
             escalate = _escalate(request, matches, Decision.PROMPT)
-            rule = escalate.rule
             return Ask(
                 escalate,
-                because=rule,
-                how_to_allow=f"{rule} asks for approval; allow it by a rule with "
-                'decision="allow" instead, or use a client that can ask you',
+                because=escalate.rule,
+                how_to_allow='give it decision="allow", or use a client that can ask you',
             )
         case Decision.ALLOW:
             escalate = _escalate(request, matches, Decision.ALLOW)
@@ -217,7 +216,7 @@ def _escalate(request: ExecRequest, matches: Sequence[RuleMatch], decision: Deci
     names = [name for name in names if name in request.programs] or [request.programs[0]]
     called = basename(request.argv[0]) if request.argv else ""
     name = next((name for name in names if basename(name) == called), names[0])
-    return Escalate(describe(deciding), name)
+    return Escalate(describe(deciding), name, deciding.rule.justification)
 
 
 def _deciding(matches: Sequence[RuleMatch], decision: Decision) -> RuleMatch:

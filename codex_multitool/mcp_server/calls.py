@@ -33,6 +33,23 @@ class SandboxState(NamedTuple):
     cwd: str
 
 
+class Question(NamedTuple):
+    """May the program run? What the human is told of it, besides what would run and where.
+
+    because: the rule, or what is dangerous about it. outside: it leaves the sandbox if accepted.
+    justification, warning: what the rule's author says for asking, and what speaks against
+    agreeing; perhaps nothing.
+    """
+
+    program: str
+    argv: tuple[str, ...]
+    workdir: str
+    because: str
+    outside: bool
+    justification: str = ""
+    warning: str = ""
+
+
 class Answer(NamedTuple):
     """What a human said. action: accept, decline, cancel, or unavailable: nobody could be asked.
 
@@ -74,14 +91,13 @@ class CommandResult(NamedTuple):
 class Asker(NamedTuple):
     """How a call reaches the client and the human behind it.
 
-    ask(program, argv, workdir, warning) puts a question; it never fails and never waits for ever.
-    It may be used after the call has ended, by what the call left running. warning: what speaks
-    against agreeing, as a sentence; empty: nothing. can_ask: whether this client takes questions
-    at all. progress(latest) says what tells where the call is: a client that asked to hears of it
+    ask puts a question; it never fails and never waits for ever. It may be used after the call has
+    ended, by what the call left running. can_ask: whether this client takes questions at all.
+    progress(latest) says what tells where the call is: a client that asked to hears of it
     now and then, and never after the call has ended.
     """
 
-    ask: Callable[[str, tuple[str, ...], str, str], Awaitable[Answer]]
+    ask: Callable[[Question], Awaitable[Answer]]
     can_ask: bool
     progress: Callable[[Callable[[], str]], None]
 

@@ -19,6 +19,7 @@ from codex_multitool.escalation.context import Context, Question, Verdict
 from codex_multitool.escalation.guard import Guard
 from codex_multitool.escalation.protected import told
 from codex_multitool.launcher.pool import Launcher, Pool, Process, Spawn
+from codex_multitool.mcp_server import calls
 from codex_multitool.mcp_server.calls import Asker, CommandSpec, Decision
 from codex_multitool.mcp_server.output import Capture
 from codex_multitool.mcp_server.pipes import Pipes
@@ -213,10 +214,15 @@ class Command:
         self._time.deadline = self._deadline.expires_at()
         try:
             answer = await self._asker.ask(
-                question.program,
-                question.argv,
-                question.workdir,
-                told(question.changes, quoting.path) if question.changes else "",
+                calls.Question(
+                    question.program,
+                    question.argv,
+                    question.workdir,
+                    question.because,
+                    question.outside,
+                    question.justification or "",
+                    told(question.changes, quoting.path) if question.changes else "",
+                )
             )
         finally:
             self._deadline.resume(trio.current_time())

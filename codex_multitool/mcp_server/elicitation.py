@@ -1,8 +1,6 @@
 """How a question about an exec is put to the human, and what the answer means — pure."""
 
-from collections.abc import Sequence
-
-from codex_multitool.mcp_server.calls import Answer
+from codex_multitool.mcp_server.calls import Answer, Question
 from codex_multitool.mcp_server.messages import Object
 from codex_multitool.mcp_server.session import Response
 from codex_multitool.running import quoting
@@ -12,6 +10,9 @@ from codex_multitool.running import quoting
 _SCHEMA = {"type": "object", "properties": {}}
 _ACTIONS = frozenset({"accept", "decline", "cancel"})
 _MAX_TOLD = 1000  # characters of what a client says
+# What a human reads in a dialog of a terminal: a screen at most, whatever the command is like.
+_MAX_COMMAND = 800
+_MAX_DIRECTORY, _MAX_LINE = 240, 320
 
 
 def possible(capabilities: Object) -> bool:
@@ -26,18 +27,32 @@ def possible(capabilities: Object) -> bool:
     return declared.get("url") is None if form is None else isinstance(form, dict)
 
 
-def params(program: str, argv: Sequence[str], workdir: str, warning: str = "") -> Object:
-    """What is sent: the program by its absolute path, its arguments as a shell reads them.
+def params(question: Question) -> Object:
+    """What is sent; `mode` is left out: without it a question is a form in every version."""
+    return {"message": message(question), "requestedSchema": _SCHEMA}
 
-    warning: a sentence that goes before the question, or nothing. `mode` is left out: without it a
-    question is a form in every version.
+
+def message(question: Question) -> str:
+    """The question, and in a line each what there is to know before it is answered.
+
+    The program stands there by its absolute path, its arguments as a shell reads them. Code spans
+    are its own: no other line has a backtick, none has a line break, and all are short.
     """
-    command = quoting.command_line(program, argv[1:])
-    before = f"{warning[0].upper()}{warning[1:]}. " if warning else ""
-    return {
-        "message": f"{before}Allow agent to run `{command}` in `{quoting.directory(workdir)}`?",
-        "requestedSchema": _SCHEMA,
-    }
+    command = quoting.command_line(question.program, question.argv[1:], _MAX_COMMAND)
+    where = quoting.directory(question.workdir, _MAX_DIRECTORY)
+    place = "It leaves the sandbox." if question.outside else "It stays in the sandbox."
+    asked = f"Asked {'by' if question.outside else 'because'} {question.because}"
+    lines = [f"Allow agent to run `{command}` in `{where}`?", place, _line(asked)]
+    if question.justification:
+        lines.append(_line(f"Reason given: {question.justification}"))
+    if question.warning:
+        lines.append(_line(f"Beware: {question.warning}"))
+    return "\n".join(lines)
+
+
+def _line(text: str) -> str:
+    text = "".join(c if c.isprintable() else " " for c in text.replace("`", "'"))
+    return quoting.shortened(" ".join(text.split()), _MAX_LINE)
 
 
 def answer(response: Response) -> Answer:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import trio
 
 from codex_multitool.mcp_server import elicitation, messages
-from codex_multitool.mcp_server.calls import Answer
+from codex_multitool.mcp_server.calls import Answer, Question
 from codex_multitool.mcp_server.messages import RequestId
 from codex_multitool.mcp_server.session import Response, Session
 
@@ -15,7 +15,7 @@ _GONE = Answer("unavailable", "the client has gone")
 
 
 @dataclass(slots=True)
-class _Question:
+class _Open:
     response: Response | None = None
     settled: trio.Event = field(default_factory=trio.Event)
 
@@ -27,16 +27,14 @@ class Questions:
         self._session = session
         self._send = send
         self._patience = patience
-        self._open: dict[RequestId, _Question] = {}
+        self._open: dict[RequestId, _Open] = {}
         self._closed = False
 
     def possible(self) -> bool:
         """Whether the client takes questions."""
         return not self._closed and elicitation.possible(self._session.capabilities)
 
-    async def ask(
-        self, program: str, argv: tuple[str, ...], workdir: str, warning: str = ""
-    ) -> Answer:
+    async def ask(self, question: Question) -> Answer:
         """Put one question; cancelled meanwhile, the client is told that it is void."""
         if self._closed:
             return _GONE
@@ -44,20 +42,19 @@ class Questions:
             return Answer("unavailable")
         if len(self._open) >= _MAX_OPEN:
             return Answer("unavailable", f"{_MAX_OPEN} questions are open already")
-        params = elicitation.params(program, argv, workdir, warning)
-        number, request = self._session.request(messages.ELICIT, params)
-        question = self._open[number] = _Question()
+        number, request = self._session.request(messages.ELICIT, elicitation.params(question))
+        opened = self._open[number] = _Open()
         self._send(request)
         try:
             with trio.move_on_after(self._patience):
-                await question.settled.wait()
+                await opened.settled.wait()
         finally:
             del self._open[number]
-            if not question.settled.is_set():
+            if not opened.settled.is_set():
                 void = {"requestId": number, "reason": "the answer would come too late"}
                 self._send(messages.notification(messages.CANCELLED, void))
-        if question.response is not None:
-            return elicitation.answer(question.response)
+        if opened.response is not None:
+            return elicitation.answer(opened.response)
         if self._closed:
             return _GONE
         return Answer("unavailable", f"nobody answered within {self._patience:g} seconds")

@@ -4,7 +4,7 @@ Ordinary words look as the reference shows them. A character that a terminal act
 invisible, or that could end the text around it, is always spelled out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 # Arguments may have 2 MiB (execve(2)); no human reads more than this, nor is more worth quoting.
 MAX_ARGUMENTS = 8192
@@ -19,17 +19,26 @@ _DECEIVING = frozenset(
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
 
 
-def command_line(program: str, arguments: Sequence[str]) -> str:
-    """The program's path and its arguments; of very long ones the beginning and the end."""
-    shown = [path(program)]
-    if sum(map(len, arguments)) + len(arguments) <= MAX_ARGUMENTS:
-        shown += map(word, arguments)
-    else:
-        head = _first(arguments, MAX_ARGUMENTS // 2)
-        tail = _last(arguments, MAX_ARGUMENTS // 2)
-        left_out = sum(map(len, arguments)) - sum(map(len, head + tail))
-        shown += [*map(word, head), f"[... {left_out} characters left out ...]", *map(word, tail)]
-    return " ".join(shown)
+def command_line(program: str, arguments: Sequence[str], most: int | None = None) -> str:
+    """The program's path and its arguments; of very long ones the beginning and the end.
+
+    most: characters to show of them, however much longer they are spelled out.
+    """
+    shown = path(program) if most is None else _within(most // 2, program, path)
+    room = MAX_ARGUMENTS if most is None else most - len(shown)
+    line = " ".join([shown, *_arguments(arguments, room)])
+    while most is not None and len(line) > most and room > 0:
+        room = room * 3 // 4
+        line = " ".join([shown, *_arguments(arguments, room)])
+    return line
+
+
+def _arguments(arguments: Sequence[str], room: int) -> list[str]:
+    if sum(map(len, arguments)) + len(arguments) <= room:
+        return [word(text) for text in arguments]
+    head, tail = _first(arguments, room // 2), _last(arguments, room // 2)
+    left_out = sum(map(len, arguments)) - sum(map(len, head + tail))
+    return [*map(word, head), _left_out(left_out), *map(word, tail)]
 
 
 def path(name: str) -> str:
@@ -38,9 +47,16 @@ def path(name: str) -> str:
     return name if plain else word(name)
 
 
-def directory(name: str) -> str:
-    """A path that stands alone: it may hold spaces."""
+def directory(name: str, most: int | None = None) -> str:
+    """A path that stands alone: it may hold spaces. most: characters to show of it."""
+    if most is not None:
+        return _within(most, name, directory)
     return name if _shows_itself(name) else word(name)
+
+
+def shortened(text: str, most: int) -> str:
+    """Text as it is, of a long one the beginning and the end."""
+    return _within(most, text, str)
 
 
 def word(text: str) -> str:
@@ -50,6 +66,24 @@ def word(text: str) -> str:
     if not _shows_itself(text):
         return "$'" + "".join(map(_spelled, text)) + "'"
     return "".join(_pieces(text))
+
+
+def _within(most: int, text: str, shown: Callable[[str], str]) -> str:
+    """`shown(text)`; where that is longer, its first and its last characters, each shown."""
+    found, half = shown(text[: most + 1]), min(most, len(text)) // 2
+    if len(text) <= most and len(found) <= most:
+        return found
+    while half > 0:
+        left_out = _left_out(len(text) - 2 * half)
+        found = f"{shown(text[:half])} {left_out} {shown(text[-half:])}"
+        if len(found) <= most:
+            return found
+        half = half * 3 // 4
+    return _left_out(len(text))
+
+
+def _left_out(count: int) -> str:
+    return f"[... {count} characters left out ...]"
 
 
 def _first(words: Sequence[str], room: int) -> list[str]:

@@ -105,7 +105,8 @@ def test_a_question_shows_what_would_run_and_drives_no_terminal(mode: str, serve
         assert result.exit_code == 1
         assert "Execution denied: User declined execution" in result.output
         message = server.client.questions[-1].message
-        assert not {"Cc", "Cf", "Zl"} & set(map(unicodedata.category, message)), message
+        shown = message.replace("\n", "", 2)
+        assert not {"Cc", "Cf", "Zl"} & set(map(unicodedata.category, shown)), message
         assert message.count("`") == 4, message
     assert len(server.client.questions) == len(DECEIVING)
     assert list(folder.iterdir()) == []
@@ -124,7 +125,7 @@ def test_a_question_names_the_file_and_not_what_its_caller_calls_it(
     (ws / "folder/usr").symlink_to(ws)
     server.client.shell("(exec -a /usr/bin/ls folder/usr/deploy x)", workdir=str(ws))
     (question,) = server.client.questions
-    assert question.message == f"Allow agent to run `{ws}/deploy x` in `{ws}`?"
+    assert question.asked == f"Allow agent to run `{ws}/deploy x` in `{ws}`?"
 
 
 @over_modes

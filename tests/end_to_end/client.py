@@ -31,6 +31,11 @@ class Question:
     message: str
     schema: Json
 
+    @property
+    def asked(self) -> str:
+        """The question itself; our server tells more below it."""
+        return self.message.partition("\n")[0]
+
 
 Answer = Callable[[Question], Json | None]  # None: the test itself replies, or nobody does
 

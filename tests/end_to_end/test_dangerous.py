@@ -29,7 +29,7 @@ def test_it_is_asked_once_and_accepted_it_runs(pairing: Pairing, start: Start, b
     make_victims(box)
     client = start(pairing, policy=ONLY_WORKSPACE)
     assert client.shell("rm -rf d; echo rc=$?").output == "rc=0\n"
-    assert [question.message for question in client.questions] == [
+    assert [question.asked for question in client.questions] == [
         f"Allow agent to run `{which('rm')} -rf d` in `{box.ws}`?"
     ]
     assert not (box.ws / "d").exists()

@@ -10,6 +10,7 @@ from tests.end_to_end.client import Answer, cancel, decline
 from tests.end_to_end.rig import (
     FULL_ACCESS,
     ONLY_WORKSPACE,
+    OUR_PAIRINGS,
     OURS,
     PAIRINGS,
     READ_ONLY,
@@ -41,7 +42,7 @@ def test_an_accepted_program_runs_outside_a_read_only_sandbox(
 ) -> None:
     client = start(pairing, rules=PROMPT_GIT_INIT)
     result = client.shell("git init .")
-    assert [question.message for question in client.questions] == [
+    assert [question.asked for question in client.questions] == [
         f"Allow agent to run `{which('git')} init .` in `{box.ws}`?"
     ]
     if pairing.server is OURS:
@@ -49,6 +50,22 @@ def test_an_accepted_program_runs_outside_a_read_only_sandbox(
     assert f"Initialized empty Git repository in {box.ws}/.git/" in result.output
     assert result.exit_code == 0
     assert (box.ws / ".git").is_dir()
+
+
+@over(OUR_PAIRINGS)
+def test_a_question_tells_the_rule_its_reason_and_where_the_program_would_run(
+    pairing: Pairing, start: Start, box: Box
+) -> None:
+    rules = 'prefix_rule(pattern=["git", "init"], decision="prompt", justification="is it new?")\n'
+    client = start(pairing, rules=rules)
+    client.shell("git init .")
+    (question,) = client.questions
+    assert question.message.split("\n") == [
+        f"Allow agent to run `{which('git')} init .` in `{box.ws}`?",
+        "It leaves the sandbox.",
+        f"Asked by rule 'git init' ({box.rules}:1)",
+        "Reason given: is it new?",
+    ]
 
 
 @over(PAIRINGS)
@@ -171,6 +188,6 @@ def test_the_question_quotes_the_words_as_a_shell_would(
     client = start(pairing, rules='prefix_rule(pattern=["mkdir"], decision="prompt")\n')
     assert client.shell("""mkdir 'a b' "it's" plain""").exit_code == 0
     (question,) = client.questions
-    assert question.message.startswith(f"Allow agent to run `{which('mkdir')} 'a b' ")
-    assert question.message.endswith(f" plain` in `{box.ws}`?")
+    assert question.asked.startswith(f"Allow agent to run `{which('mkdir')} 'a b' ")
+    assert question.asked.endswith(f" plain` in `{box.ws}`?")
     assert (box.ws / "it's").is_dir()

@@ -144,7 +144,7 @@ def test_the_question_is_about_the_program_in_the_commands_folder(
     decoys(box)  # the original asks about, and runs, the one in the server's folder
     client = start(pairing, rules='prefix_rule(pattern=["tool"], decision="prompt")\n')
     assert client.shell("cd sub; ./tool").output == "ws/sub\n"
-    assert [question.message for question in client.questions] == [
+    assert [question.asked for question in client.questions] == [
         f"Allow agent to run `{box.ws}/sub/tool` in `{box.ws}/sub`?"
     ]
 

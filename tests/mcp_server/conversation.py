@@ -16,6 +16,7 @@ from codex_multitool.mcp_server.calls import (
     CommandResult,
     CommandSpec,
     Decision,
+    Question,
     SandboxState,
     ToolError,
 )
@@ -89,7 +90,9 @@ class Tool:
             case ["refuse"]:
                 raise ToolError("it cannot be had")
             case ["ask", *words]:
-                answer = await asker.ask("/bin/" + words[0], tuple(words), spec.workdir, "")
+                program = "/bin/" + words[0]
+                question = Question(program, tuple(words), spec.workdir, "rule `x`", outside=True)
+                answer = await asker.ask(question)
                 capture.feed(STDERR, f"{answer.action}|{answer.reason}|{asker.can_ask}".encode())
                 more = {
                     "decisions": (Decision("/bin/x", tuple(words), "deny", answer.action),),

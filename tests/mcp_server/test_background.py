@@ -1,6 +1,6 @@
 """What a command leaves in the background: named, alive, and judged as before."""
 
-from codex_multitool.mcp_server.calls import Answer, CommandResult
+from codex_multitool.mcp_server.calls import Answer, CommandResult, Question
 from codex_multitool.sandbox.policy import SandboxPolicy
 from tests.end_to_end.processes import running
 from tests.mcp_server.tool import ASKS, Bench, Tool, until
@@ -45,8 +45,8 @@ def test_a_background_job_is_judged_when_its_shell_has_gone(bench: Bench) -> Non
     bench.rules = ASKS + 'prefix_rule(pattern=["rmdir"], decision="forbidden")\n'
     asked: list[str] = []
 
-    async def ask(_program: str, argv: tuple[str, ...], _workdir: str, _warning: str) -> Answer:
-        asked.append(" ".join(argv))
+    async def ask(question: Question) -> Answer:
+        asked.append(" ".join(question.argv))
         return Answer("accept")
 
     async def scenario(tool: Tool) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from codex_multitool.mcp_server.calls import Answer, CommandResult, ToolError
+from codex_multitool.mcp_server.calls import Answer, CommandResult, Question, ToolError
 from codex_multitool.mcp_server.output import CAP
 from tests.end_to_end.processes import marked, running
 from tests.mcp_server.tool import ASKS, FULL_ACCESS, Bench, Tool, accept, until
@@ -182,7 +182,7 @@ def test_a_timeout_ends_the_whole_tree(any_bench: Bench, trick: str) -> None:
 def test_the_clock_stands_still_while_a_human_is_asked(bench: Bench) -> None:
     bench.rules = ASKS
 
-    async def slow(_program: str, _argv: tuple[str, ...], _workdir: str, _warning: str) -> Answer:
+    async def slow(_question: Question) -> Answer:
         await trio.sleep(1.6)
         return Answer("accept")
 
@@ -220,7 +220,7 @@ def test_a_call_cancelled_while_a_human_is_asked_withdraws_the_question(bench: B
     bench.rules = ASKS
     asked, withdrawn = trio.Event(), trio.Event()
 
-    async def never(_program: str, _argv: tuple[str, ...], _workdir: str, _warning: str) -> Answer:
+    async def never(_question: Question) -> Answer:
         asked.set()
         try:
             await trio.sleep_forever()

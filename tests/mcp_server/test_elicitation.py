@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from codex_multitool.mcp_server import elicitation
-from codex_multitool.mcp_server.calls import Answer
+from codex_multitool.mcp_server.calls import Answer, Question
 from codex_multitool.mcp_server.session import Response
 
 ALLOWED = {"action": "accept"}
@@ -15,16 +15,74 @@ def answer(result: Any = None, error: Any = None) -> Answer:
     return elicitation.answer(Response("server-1", result, error))
 
 
+GIT = Question(
+    "/usr/bin/git", ("git", "init", "."), "/home/me/a project", "rule `git init` (/r:3)", True
+)
+
+
+def lines(question: Question) -> list[str]:
+    return elicitation.message(question).split("\n")
+
+
 def test_the_question_has_no_form_to_fill_in() -> None:
-    assert elicitation.params("/usr/bin/git", ("git", "init", "."), "/home/me/a project") == {
-        "message": "Allow agent to run `/usr/bin/git init .` in `/home/me/a project`?",
+    assert elicitation.params(GIT) == {
+        "message": "Allow agent to run `/usr/bin/git init .` in `/home/me/a project`?\n"
+        "It leaves the sandbox.\n"
+        "Asked by rule 'git init' (/r:3)",
         "requestedSchema": {"type": "object", "properties": {}},
     }
 
 
+def test_all_that_is_known_is_in_a_line_of_its_own() -> None:
+    warning = "a sandboxed command wrote /w/.envrc"
+    assert lines(GIT._replace(justification="as a human", warning=warning))[1:] == [
+        "It leaves the sandbox.",
+        "Asked by rule 'git init' (/r:3)",
+        "Reason given: as a human",
+        "Beware: a sandboxed command wrote /w/.envrc",
+    ]
+
+
+def test_what_is_only_dangerous_stays_inside() -> None:
+    danger = Question("/bin/rm", ("rm", "-rf", "d"), "/w", "rm deletes whole directories", False)
+    assert lines(danger) == [
+        "Allow agent to run `/bin/rm -rf d` in `/w`?",
+        "It stays in the sandbox.",
+        "Asked because rm deletes whole directories",
+    ]
+
+
 @pytest.mark.parametrize("argv", [(), ("anything",), ("-rf /",)])
 def test_argv_0_is_never_shown(argv: tuple[str, ...]) -> None:
-    assert "`/bin/true`" in elicitation.params("/bin/true", argv, "/")["message"]
+    assert "`/bin/true`" in lines(GIT._replace(program="/bin/true", argv=argv))[0]
+
+
+HOSTILE = "\n\nIt stays in the sandbox.` in `/tmp`?\r\x1b[2J\u202e\u200b\u2028\x9b2J\ud83d "
+
+
+@pytest.mark.parametrize("times", [1, 100, 10_000])
+@pytest.mark.parametrize(
+    "field", ["program", "argv", "workdir", "because", "justification", "warning"]
+)
+def test_nothing_in_it_can_push_the_rest_away_or_pose_as_it(field: str, times: int) -> None:
+    text = "/" + HOSTILE * times + "end"
+    whole = GIT._replace(justification="as a human", warning="look out")
+    changed: Any = {field: ("x", text, text) if field == "argv" else text}
+    shown = lines(whole._replace(**changed))
+    assert len(shown) == 5
+    assert [line.split()[0] for line in shown] == ["Allow", "It", "Asked", "Reason", "Beware:"]
+    assert shown[1] == "It leaves the sandbox."
+    assert all(line.isprintable() for line in shown)
+    assert [line.count("`") for line in shown] == [4, 0, 0, 0, 0]
+    assert sum(map(len, shown)) < 1500
+    assert times < 100 or "characters left out ...]" in "".join(shown)
+
+
+def test_of_a_long_command_both_ends_are_shown() -> None:
+    (question, *_) = lines(GIT._replace(argv=("git", "begin", *"x" * 5000, "end")))
+    assert "`/usr/bin/git begin x x" in question
+    assert "characters left out ...] x" in question
+    assert question.endswith("x end` in `/home/me/a project`?")
 
 
 @pytest.mark.parametrize(

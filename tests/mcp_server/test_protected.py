@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codex_multitool.mcp_server.calls import Answer, CommandResult
+from codex_multitool.mcp_server.calls import Answer, CommandResult, Question
 from codex_multitool.sandbox.policy import SandboxPolicy
 from tests.mcp_server.tool import Bench, Tool, accept, until
 
@@ -37,10 +37,8 @@ class Human:
         self._actions = list(actions)
         self.warned: list[str] = []
 
-    async def __call__(
-        self, _program: str, _argv: tuple[str, ...], _workdir: str, warning: str
-    ) -> Answer:
-        self.warned.append(warning)
+    async def __call__(self, question: Question) -> Answer:
+        self.warned.append(question.warning)
         return Answer(self._actions.pop(0))
 
 
@@ -84,8 +82,8 @@ def test_a_change_made_by_the_running_command_counts_at_once(repository: Bench) 
 def test_a_change_while_the_question_is_open_is_another_question(repository: Bench) -> None:
     warned = []
 
-    async def ask(_program: str, _argv: tuple[str, ...], _workdir: str, warning: str) -> Answer:
-        warned.append(warning)
+    async def ask(question: Question) -> Answer:
+        warned.append(question.warning)
         with (repository.workdir / ".git/hooks/pre-commit").open("a") as hook:
             hook.write("more evil\n")
         return Answer("accept")

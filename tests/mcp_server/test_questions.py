@@ -22,7 +22,8 @@ class TestQuestion:
             await client.initialize(elicitation={})
             call = await client.begin_shell("ask git init .")
             question = await self.question(client)
-            assert question["params"]["message"] == "Allow agent to run `/bin/git init .` in `/`?"
+            asked = question["params"]["message"]
+            assert asked.startswith("Allow agent to run `/bin/git init .` in `/`?\n")
             await client.request("ping")
             content = {"reason": "go on"}
             await client.send(id=question["id"], result={"action": "accept", "content": content})

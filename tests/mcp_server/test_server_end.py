@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from codex_multitool.mcp_server.calls import Answer
+from codex_multitool.mcp_server.calls import Answer, Question
 from tests.mcp_server.conversation import Client, Json, pipes, run, sockets
 
 
@@ -164,7 +164,9 @@ class TestEnd:
             answers: list[Answer] = []
 
             async def ask() -> None:
-                answers.append(await asker.ask("/bin/rm", ("rm",), "/", ""))
+                answers.append(
+                    await asker.ask(Question("/bin/rm", ("rm",), "/", "rule `rm`", True))
+                )
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(ask)

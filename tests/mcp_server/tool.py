@@ -24,6 +24,7 @@ from codex_multitool.mcp_server.calls import (
     Asker,
     CommandResult,
     CommandSpec,
+    Question,
     SandboxState,
     ToolError,
 )
@@ -40,7 +41,7 @@ FULL_ACCESS = SandboxPolicy("danger-full-access")
 ASKS = 'prefix_rule(pattern=["mkdir"], decision="prompt")\n'
 
 T = TypeVar("T")
-Ask = Callable[[str, tuple[str, ...], str, str], Awaitable[Answer]]
+Ask = Callable[[Question], Awaitable[Answer]]
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:
@@ -52,16 +53,14 @@ async def until(condition: Callable[[], bool], what: str) -> None:
     pytest.fail(f"not in time: {what}")
 
 
-async def accept(_program: str, _argv: tuple[str, ...], _workdir: str, _warning: str) -> Answer:
+async def accept(_question: Question) -> Answer:
     """A human who agrees to everything."""
     return Answer("accept")
 
 
-async def refuse_to_be_asked(
-    program: str, argv: tuple[str, ...], workdir: str, _warning: str
-) -> Answer:
+async def refuse_to_be_asked(question: Question) -> Answer:
     """For commands that nobody is to be asked about."""
-    raise AssertionError(f"asked about {program} {argv} in {workdir}")
+    raise AssertionError(f"asked about {question}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,3 +177,25 @@ class TestCommandLine:
                 assert whole.endswith("\0".join(tail))
         finally:
             quoting.MAX_ARGUMENTS = limit
+
+    @settings(deadline=None)
+    @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=300), max_size=20))
+    @example(["\x1b" * 10_000])
+    @example(["x" * 100_000])
+    @example(["x"] * 10_000)
+    def test_no_more_is_shown_than_was_asked_for(self, words: list[str]) -> None:
+        whole = quoting.command_line("/bin/x", words)
+        shown = quoting.command_line("/bin/x", words, 400)
+        assert len(shown) <= 400
+        assert shown.startswith("/bin/x")
+        assert shown == whole if len(whole) <= 400 else "left out" in shown
+
+    @pytest.mark.parametrize("character", ["a", "\x1b", " ", "`"])
+    @pytest.mark.parametrize("length", [10, 100, 101, 399, 400, 5000])
+    def test_nor_of_a_path(self, character: str, length: int) -> None:
+        name = "/" + character * length
+        program, folder = quoting.command_line(name, ["a"], 400), quoting.directory(name, 400)
+        assert len(program) <= 400
+        assert len(folder) <= 400
+        assert program.endswith(" a")
+        assert ("left out" in folder) == (len(quoting.directory(name)) > 400)
