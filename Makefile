@@ -15,7 +15,7 @@ MANUAL := dist/share/man/man1/codex-multitool.1
 SOURCES := $(shell find codex_multitool -name '*.py' -o -type d ! -name __pycache__) \
 	packaging/start.py packaging/zipapp.py
 
-.PHONY: help setup build manual shells run test bench fuzz check lint clean
+.PHONY: help setup build manual shells run test bench fuzz soak check lint clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ test: build shells ## set up, build, and run all tests
 
 bench: build shells ## measure this server and the original from npm, side by side
 	@$(VENV)/bin/python -m bench $(BENCH)
+
+soak: build ## execs met by SIGKILL at random moments, for SECONDS (600)
+	@$(VENV)/bin/python -m tests.soak --seconds $(or $(SECONDS),600)
 
 fuzz: $(READY) ## fuzz all that reads an enemy's words, by coverage, for ten minutes
 	@$(VENV)/bin/python -c 'import atheris' 2>/dev/null || \

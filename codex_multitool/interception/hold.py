@@ -82,16 +82,38 @@ class Hold:
 
     def _poll(self) -> Stopped | Ended | None:
         try:
-            found = os.waitid(os.P_PID, self.tid, _LOOK)
+            return self._taken(self.tid)
         except ChildProcessError:
-            return self._as_leader()
-        if found is None:
-            return None
-        if found.si_code not in (os.CLD_TRAPPED, os.CLD_STOPPED):
-            self._reap()
+            if self.tid == self.tgid:
+                return Ended()  # another thread that executes has taken its place
+        # A thread that executes takes over its leader's id, and may die under it, before it stops
+        # as well as after: ptrace(2), execve under ptrace.
+        try:
+            event = self._taken(self.tgid)
+        except ChildProcessError:
             return Ended()
-        os.waitid(os.P_PID, self.tid, os.WSTOPPED | os.WNOHANG | _WALL)
-        return _stopped(found.si_status)
+        if isinstance(event, Stopped):
+            self.tid = self.tgid
+        return event
+
+    def _taken(self, tid: int) -> Stopped | Ended | None:
+        """What the kernel has to tell of `tid`, taken from it; ChildProcessError: no such tracee.
+
+        SIGKILL may come between any two calls: what was stopped then runs to its end.
+        """
+        while True:
+            found = os.waitid(os.P_PID, tid, _LOOK)
+            if found is None:
+                return None
+            if found.si_code not in (os.CLD_TRAPPED, os.CLD_STOPPED):
+                self._reap(tid)
+                return Ended()
+            try:
+                found = os.waitid(os.P_PID, tid, os.WSTOPPED | os.WNOHANG | _WALL)
+            except ChildProcessError:
+                continue  # a zombie by now, of which a stop cannot be asked
+            if found is not None:
+                return _stopped(found.si_status)
 
     def registers(self) -> bytes | None:
         """Its NT_PRSTATUS registers; None if it has been killed meanwhile."""
@@ -144,29 +166,14 @@ class Hold:
             return False  # ESRCH: killed meanwhile; the next poll tells
         return True
 
-    def _as_leader(self) -> Stopped | Ended | None:
-        """A thread that executes takes over its leader's id: ptrace(2), execve under ptrace."""
-        if self.tid == self.tgid:
-            return Ended()
-        try:
-            found = os.waitid(os.P_PID, self.tgid, _LOOK)
-        except ChildProcessError:
-            return Ended()
-        if found is None or found.si_code != os.CLD_TRAPPED:
-            # Either it has not come so far, or the leader is a child of ours with its own fate.
-            return None if found is None else Ended()
-        os.waitid(os.P_PID, self.tgid, os.WSTOPPED | os.WNOHANG | _WALL)
-        self.tid = self.tgid
-        return _stopped(found.si_status)
-
-    def _reap(self) -> None:
+    def _reap(self, tid: int) -> None:
         """A child of ours is left to whoever waits for it in this process."""
-        if self.tid == self.tgid and _parent(self.tid) == os.getpid():
+        if tid == self.tgid and _parent(tid) == os.getpid():
             return
         try:
-            os.waitid(os.P_PID, self.tid, os.WEXITED | os.WNOHANG | _WALL)
+            os.waitid(os.P_PID, tid, os.WEXITED | os.WNOHANG | _WALL)
         except ChildProcessError:
-            pass
+            pass  # a leader, whom another thread that executes has released
 
 
 _held: dict[int, Hold] = {}  # by process

@@ -140,8 +140,11 @@ def _replace(
         if second.number != architecture.execveat or second.arguments[:5] != arguments:
             return (yield from _let_go(hold, listener, second))
         event = yield from _resume(hold, listener, second)
+        if isinstance(event, Ended):
+            return Turned.GONE
         registers = hold.registers()
-        if isinstance(event, Ended) or registers is None:
+        if registers is None:
+            yield from destroy(hold)  # killed already: see its zombie buried
             return Turned.GONE
         if event.stop is Stop.EXECUTED:
             if as_expected(hold.tid, replacement.expected):
