@@ -152,11 +152,11 @@ class Hold:
             pass  # just ended by itself
 
     def abandon(self) -> None:
-        """Kill its process and see to its zombie, now or at the next `seize`."""
+        """Kill its process and see to its zombie, now or by `bury`."""
         self.kill()
         _abandoned.append(self)
         limit = time.monotonic() + _AT_ONCE
-        while _sweep() and time.monotonic() < limit:
+        while bury() and time.monotonic() < limit:
             os.sched_yield()
 
     def _ptrace(self, request: int, number: int = 0) -> bool:
@@ -185,7 +185,7 @@ def seize(tid: int, tgid: int) -> Hold | Refused | None:
 
     None: another thread of the process is held; try again when something has happened.
     """
-    _sweep()
+    bury()
     if tgid in _held:
         return None
     try:
@@ -196,8 +196,8 @@ def seize(tid: int, tgid: int) -> Hold | Refused | None:
     return _held[tgid]
 
 
-def _sweep() -> bool:
-    """Reap what was abandoned; True while something is left."""
+def bury() -> bool:
+    """Reap what was abandoned; True while something is left, whose parents wait for it."""
     _abandoned[:] = [hold for hold in _abandoned if not isinstance(hold.poll(), Ended)]
     return bool(_abandoned)
 

@@ -7,7 +7,6 @@ other execs do not wait for it. If this ends, every exec still to come fails wit
 
 import errno
 import os
-import signal
 import time
 from collections import deque
 from dataclasses import replace
@@ -53,15 +52,19 @@ from codex_multitool.interception.tracee import (
     Unreadable,
     read_unknown,
 )
+from codex_multitool.interception.waiting import (
+    AT_ONCE_SECONDS,
+    PAUSE_SECONDS,
+    advance,
+    await_child,
+    see_buried,
+    wake_no_more,
+    wake_on_children,
+)
 
 _DENIED_STATUS = 1
 _STDERR = 2
-# A caller stops, or executes, within some hundred microseconds: waiting for that costs less than
-# doing something else meanwhile. One that takes longer is waited for in a task of its own.
-_AT_ONCE_SECONDS = 0.003
 _PATIENT_TURNS = 20
-_PAUSE_SECONDS = 0.0005
-_CHILD = frozenset({signal.SIGCHLD})  # tells a tracer of a stop: ptrace(2)
 _MAX_HELD = 256  # each takes a dozen descriptors of ours, and up to 6 MiB
 
 _RUN = Run()
@@ -95,7 +98,7 @@ class Supervisor:
 
         Meanwhile SIGCHLD is blocked in this thread, to be able to wait for it.
         """
-        _block_child_signal(self)
+        wake_on_children(self)
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -108,7 +111,8 @@ class Supervisor:
                         self._notified(found)
         finally:
             self._listener.close()
-            _unblock_child_signal(self)
+            wake_no_more(self)
+            see_buried()
 
     def _notified(self, notification: Notification) -> None:
         if notification.tid in self._redirected:
@@ -146,7 +150,14 @@ class Supervisor:
             self._judge(notification, snapshot)
 
     def _judge(self, notification: Notification, snapshot: ExecSnapshot) -> None:
-        request, verdict = self._decide(snapshot)
+        try:
+            request, verdict = self._decide(snapshot)
+        except (KernelError, OSError) as error:
+            # It costs this exec, and no other: files may go, or none be to be had, at any moment.
+            self._record(snapshot, f"this exec could not be judged: {error}")
+            self._listener.fail(notification, errno.EACCES)
+            self._finish(notification, snapshot, Turned.GONE)
+            return
         if snapshot.flags & AT_EXECVE_CHECK:
             self._check_only(notification, snapshot, verdict)
             return
@@ -172,7 +183,10 @@ class Supervisor:
     def _follow(
         self, notification: Notification, snapshot: ExecSnapshot | Repeated, steps: Steps[Outcome]
     ) -> None:
-        outcome = _advance(steps)
+        try:
+            outcome = advance(steps)
+        except (KernelError, OSError) as error:
+            outcome = self._lost(notification, snapshot, error)
         if outcome is None:
             self._nursery.start_soon(self._see_through, notification, snapshot, steps)
         else:
@@ -238,7 +252,22 @@ class Supervisor:
     async def _see_through(
         self, notification: Notification, snapshot: ExecSnapshot | Repeated, steps: Steps[Outcome]
     ) -> None:
-        self._finish(notification, snapshot, await self._drive(steps, notification.tid))
+        try:
+            outcome = await self._drive(steps, notification.tid)
+        except (KernelError, OSError) as error:
+            outcome = self._lost(notification, snapshot, error)
+        self._finish(notification, snapshot, outcome)
+
+    def _lost(
+        self,
+        notification: Notification,
+        snapshot: ExecSnapshot | Repeated,
+        error: KernelError | OSError,
+    ) -> Outcome:
+        """A step failed as none should: what it held has been killed, and it costs no other."""
+        self._record(snapshot, f"this exec could not be watched: {error}")
+        self._listener.fail(notification, errno.EACCES)
+        return Turned.GONE
 
     def _deny(self, notification: Notification, snapshot: ExecSnapshot, reason: str) -> None:
         text = os.fsencode(f"Execution denied: {reason}\n")
@@ -276,7 +305,7 @@ class Supervisor:
     async def _drive_redirection(self, steps: Steps[T], tid: int) -> T:
         self._redirected[tid] = None
         try:
-            return await self._drive(steps, tid, at_once=_AT_ONCE_SECONDS)
+            return await self._drive(steps, tid, at_once=AT_ONCE_SECONDS)
         finally:
             del self._redirected[tid]
 
@@ -296,11 +325,11 @@ class Supervisor:
                     return outcome
                 turns += 1
                 if awaited is Awaited.STOP and (left := limit - time.monotonic()) > 0:
-                    signal.sigtimedwait(_CHILD, left)
+                    await_child(left)
                 elif awaited is Awaited.NOTIFICATION and turns < _PATIENT_TURNS:
                     await trio.lowlevel.checkpoint()  # for `serve` to receive it
                 else:
-                    await trio.sleep(_PAUSE_SECONDS)
+                    await trio.sleep(PAUSE_SECONDS)
         finally:
             steps.close()
 
@@ -323,40 +352,12 @@ class Supervisor:
             case _:
                 pass
         snapshot.close()
+        see_buried()
         for waiting in self._waiting.pop(snapshot.tgid):
             self._read(waiting)
 
     def _record(self, snapshot: ExecSnapshot | Repeated, reason: str) -> None:
         self._context.record(Verdict(snapshot.file, snapshot.argv, "deny", reason))
-
-
-_waiting_for_children: set[int] = set()  # the supervisors that are at work
-
-
-def _block_child_signal(supervisor: Supervisor) -> None:
-    _waiting_for_children.add(id(supervisor))
-    signal.pthread_sigmask(signal.SIG_BLOCK, _CHILD)
-
-
-def _unblock_child_signal(supervisor: Supervisor) -> None:
-    _waiting_for_children.discard(id(supervisor))
-    if not _waiting_for_children:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _CHILD)
-
-
-def _advance(steps: Steps[Outcome]) -> Outcome | None:
-    """Drive for as long as waiting is worth it; None if it is not through by then."""
-    limit = time.monotonic() + _AT_ONCE_SECONDS
-    while True:
-        try:
-            steps.send(None)
-        except StopIteration as stop:
-            outcome: Outcome = stop.value
-            return outcome
-        left = limit - time.monotonic()
-        if left <= 0:
-            return None
-        signal.sigtimedwait(_CHILD, left)
 
 
 def expected(snapshot: ExecSnapshot) -> Expected:

@@ -14,7 +14,7 @@ from errno import EACCES, EFAULT, EINVAL, ELOOP, ENOENT, ENOEXEC
 from codex_multitool.interception import loader
 from codex_multitool.interception.architecture import Architecture
 from codex_multitool.interception.exec_stop import Expected
-from codex_multitool.interception.kernel import leads
+from codex_multitool.interception.kernel import KernelError, leads
 from codex_multitool.interception.listener import Listener, Notification
 from codex_multitool.interception.memory import Memory
 from codex_multitool.interception.program import NOTHING_KNOWN, Kind, Known, Program, examine
@@ -134,7 +134,7 @@ def read_unknown(
     found: ExecSnapshot | Repeated | Gone | Unreadable
     try:
         found = _read(listener.architecture, notification, files, knows)
-    except OSError as error:
+    except (KernelError, OSError) as error:
         found = Unreadable(error.errno or EACCES)
     if listener.valid(notification):
         return found

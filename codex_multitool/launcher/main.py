@@ -155,7 +155,11 @@ class Zygote:
     def _grow(self) -> bool:
         data, fds = _receive(self._control, 1, 1)
         for fd in fds:
-            pid = os.fork()
+            try:
+                pid = os.fork()
+            except OSError as error:
+                _refuse(fd, error)
+                continue
             if pid == 0:
                 self._control.close()
                 _close_all_but(fd)
@@ -173,10 +177,28 @@ class Zygote:
             self._end_orphans()
 
     def _end_orphans(self) -> None:
-        while orphans := tree.descendants(os.getpid(), apart_from=self._launchers):
-            tree.signal_all(orphans, signal.SIGKILL)
+        while self._kill_orphans():
             time.sleep(_KILL_ROUND_MS / 1000)
             self._launchers -= {pid for pid, _ in reap()[0]}
+
+    def _kill_orphans(self) -> bool:
+        """Whether there were any, as far as can be seen."""
+        try:
+            orphans = tree.descendants(os.getpid(), apart_from=self._launchers)
+        except OSError:
+            return True
+        tree.signal_all(orphans, signal.SIGKILL)
+        return bool(orphans)
+
+
+def _refuse(fd: int, error: OSError) -> None:
+    """Tell the server that there will be no launcher at the other end of `fd`, and close it."""
+    refusal = protocol.encode((protocol.REFUSED, error.errno))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=fd) as connection:
+        try:
+            connection.send(refusal, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        except OSError:
+            pass  # the server has let go of it
 
 
 class Launcher:
@@ -242,23 +264,36 @@ class Launcher:
                 if not self._busy:
                     self._tell((protocol.EMPTY,))
             case (protocol.JOBS,):
-                pids = tree.descendants(os.getpid())[:_MAX_JOBS]
+                pids = _below_us()[:_MAX_JOBS]
                 jobs = tuple((pid, tree.command_line(pid)) for pid in pids)
                 self._tell((protocol.LIST, jobs))
             case _:
                 raise AssertionError(f"the server sent {message!r}")
 
     def _spawn(self, number: int, spec: dict[str, Any], received: list[int]) -> None:
-        reader, writer = os.pipe2(os.O_CLOEXEC)
-        pid = os.fork()
-        if pid == 0:
-            child.run(spec, received, writer, self._started_with)
-        self._busy = True
-        self._numbers[pid] = number
-        self._reports[pid] = reader
-        for fd in (writer, *received):
+        ours = list(received)
+        try:
+            reader, writer = os.pipe2(os.O_CLOEXEC)
+            ours += (reader, writer)
+            pid = os.fork()
+        except OSError as error:
+            self._not_started(number, error)
+        else:
+            if pid == 0:
+                child.run(spec, received, writer, self._started_with)
+            ours.remove(reader)
+            self._busy = True
+            self._numbers[pid] = number
+            self._reports[pid] = reader
+            self._tell((protocol.FORKED, number, pid, os.getpid()))
+        for fd in ours:
             os.close(fd)
-        self._tell((protocol.FORKED, number, pid, os.getpid()))
+
+    def _not_started(self, number: int, error: OSError) -> None:
+        failure = (protocol.FAILED, number, protocol.NO_PROCESS, error.errno, "")
+        self._tell(failure, (protocol.EXITED, number, child.FAILED_STATUS << 8))
+        if not self._busy:
+            self._tell((protocol.EMPTY,))
 
     def _signal_group(self, number: int, signum: int) -> None:
         for pid, known in self._numbers.items():
@@ -269,7 +304,7 @@ class Launcher:
                     pass  # it has just ended, or is a setuid program that is not ours to signal
 
     def _kill(self, signum: int) -> None:
-        pids = tree.descendants(os.getpid())
+        pids = _below_us()
         tree.signal_all(pids, signum)
         if signum != signal.SIGKILL:
             tree.signal_all(pids, signal.SIGCONT)  # a stopped process acts on nothing else
@@ -290,6 +325,14 @@ class Launcher:
             news.append((protocol.EMPTY,))
         if news:
             self._tell(*news)
+
+
+def _below_us() -> list[int]:
+    """All that can be seen now; killing goes on until nobody is left to be waited for."""
+    try:
+        return tree.descendants(os.getpid())
+    except OSError:
+        return []  # no descriptor to be had: proc(5) cannot be listed
 
 
 def _read_report(reader: int) -> bytes:

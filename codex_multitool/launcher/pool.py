@@ -97,10 +97,11 @@ class Launcher:
         self._processes: dict[int, Process] = {}
         self._numbers = 0
         self._listing: trio.Event | None = None
+        self._gone = trio.Event()
         self._jobs: tuple[tuple[int, str], ...] = ()
         self.empty = trio.Event()
         self.empty.set()
-        self.lost = False
+        self.lost: LauncherError | None = None  # why nothing more comes of it
         self.pid = 0
 
     async def spawn(self, spawn: Spawn) -> Process:
@@ -148,6 +149,8 @@ class Launcher:
                 self.empty.set()
             raise
         await process.forked.wait()
+        if process.failure is not None and process.pid == 0:
+            raise process.failure
         return process
 
     async def signal(self, process: Process, signum: int) -> None:
@@ -205,8 +208,8 @@ class Launcher:
             self._socket.close()
 
     async def _send(self, message: protocol.Message, descriptors: Sequence[int] = ()) -> None:
-        if self.lost:
-            raise LauncherError("the launcher has been killed")
+        if self.lost is not None:
+            raise self.lost
         view = memoryview(protocol.encode(message))
         rights = (
             [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors))] if descriptors else []
@@ -219,8 +222,15 @@ class Launcher:
             sent = self._sent(view, rights)
             if sent < len(view):
                 await self._send_rest(view, rights, sent)
-        except (OSError, trio.ClosedResourceError) as error:
-            raise LauncherError(f"the launcher has been killed: {error}") from None
+        except trio.ClosedResourceError:
+            raise LauncherError("the launcher was let go") from None
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.ECONNRESET):
+                text = f"{protocol.NO_PROCESS}: {error.strerror}"
+                raise LauncherError(text, error.errno or 0) from None
+            await self._gone.wait()  # for its last words: why it is not there
+            assert self.lost is not None, "what has gone is lost"
+            raise self.lost from None
         finally:
             self._sending.release()
 
@@ -245,16 +255,20 @@ class Launcher:
                 process = self._processes[number]
                 process.pid = pid
                 process.forked.set()
-            case (protocol.FAILED, number, step, errno, text):
-                reason = os.strerror(errno) if errno else text
-                self._processes[number].failure = LauncherError(f"{step}: {reason}", errno)
+            case (protocol.FAILED, number, step, code, text):
+                reason = os.strerror(code) if code else text
+                self._processes[number].failure = LauncherError(f"{step}: {reason}", code)
             case (protocol.EXITED, number, status):
                 process = self._processes.pop(number)
                 process.status = status
+                process.forked.set()  # which it never was if none could be
                 process.ended.set()
             case (protocol.EMPTY,):
                 if not self._processes:
                     self.empty.set()
+            case (protocol.REFUSED, code):
+                reason = f"{protocol.NO_PROCESS}: {os.strerror(code)}"
+                self.lost = LauncherError(reason, code)
             case (protocol.LIST, jobs):
                 self._jobs = jobs
                 self._listed()
@@ -267,15 +281,23 @@ class Launcher:
             self._listing = None
 
     def _lose(self) -> None:
-        self.lost = True
+        self.lost = self.lost or LauncherError("the launcher was killed")
         for process in self._processes.values():
-            process.failure = LauncherError("the launcher was killed")
+            process.failure = self.lost
             process.status = signal.SIGKILL
             process.forked.set()
             process.ended.set()
         self._processes.clear()
+        self._gone.set()
         self.empty.set()
         self._listed()
+
+
+def _unheard(error: OSError) -> str:
+    """Why the zygote cannot be asked. A new one must be forked before any thread is started."""
+    if error.errno in (errno.EPIPE, errno.ECONNRESET):
+        return "the process that starts commands has ended; start the server anew"
+    return f"{protocol.NO_PROCESS}: {error.strerror}"
 
 
 class Pool:
@@ -294,7 +316,7 @@ class Pool:
         """A launcher with no process. Raises LauncherError."""
         while self._idle:
             launcher = self._idle.pop()
-            if not launcher.lost:
+            if launcher.lost is None:
                 return launcher
         if self._hired >= _MAX_LAUNCHERS:
             raise LauncherError(
@@ -308,7 +330,7 @@ class Pool:
                 socket.send_fds(self._zygote, [protocol.GROW], [theirs.fileno()])
             except OSError as error:
                 ours.close()
-                raise LauncherError(f"no command can be started any more: {error}") from None
+                raise LauncherError(_unheard(error), error.errno or 0) from None
         launcher = Launcher(ours)
         self._hired += 1
         self._nursery.start_soon(self._listen, launcher)
@@ -322,7 +344,7 @@ class Pool:
 
     def dismiss(self, launcher: Launcher) -> None:
         """Take back a launcher whose command has ended; one with processes left ends them."""
-        if launcher.empty.is_set() and not launcher.lost and len(self._idle) < _MAX_IDLE:
+        if launcher.empty.is_set() and launcher.lost is None and len(self._idle) < _MAX_IDLE:
             self._idle.append(launcher)
         else:
             launcher.close()

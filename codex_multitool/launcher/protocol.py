@@ -2,7 +2,8 @@
 
 Both ends are forks of one interpreter, so a message is a `marshal`led tuple behind its length;
 descriptors ride on the first byte. The server asks with SPAWN, SIGNAL, KILL, JOBS; a launcher
-tells FORKED, FAILED, EXITED, EMPTY, LIST. Only trusted processes hold these sockets.
+tells FORKED, FAILED, EXITED, EMPTY, LIST; of one that cannot be forked the zygote tells REFUSED.
+Only trusted processes hold these sockets.
 """
 
 import marshal
@@ -22,12 +23,18 @@ SIGNAL = "signal"  # (SIGNAL, number, signum): to that process's group
 KILL = "kill"  # (KILL, signum): to every process of the tree; SIGKILL until none is left
 JOBS = "jobs"  # (JOBS,)
 
+# zygote to server, on the socket that it was handed
+REFUSED = "refused"  # (REFUSED, errno): no launcher could be forked
+
 # launcher to server
 FORKED = "forked"  # (FORKED, number, pid, the launcher's own)
 FAILED = "failed"  # (FAILED, number, step, errno, text): it could not be set up or executed
 EXITED = "exited"  # (EXITED, number, wait status)
 EMPTY = "empty"  # (EMPTY,): no process of the command is left
 LIST = "list"  # (LIST, ((pid, command line), ...))
+
+# in place of a step: what fork(2) and all it takes is called to people
+NO_PROCESS = "no process can be started"
 
 # process to server, with the listener: whether a received exec waits for SIGKILL alone
 KILLABLE, NOT_KILLABLE = b"k", b"-"

@@ -10,7 +10,7 @@ def descendants(root: int, apart_from: Collection[int] = ()) -> list[int]:
     """Process ids of all live descendants of `root`, parents before their children.
 
     apart_from: processes left out with all below them. Zombies are left out: nothing can be done
-    to them but to reap them. Source: proc_pid_stat(5).
+    to them but to reap them. Source: proc_pid_stat(5). Raises OSError if nothing can be listed.
     """
     children: dict[int, list[int]] = {}
     dead = set()

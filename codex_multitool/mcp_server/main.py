@@ -1,8 +1,10 @@
 """Role: serve the tool `shell` to an MCP client over stdio."""
 
 import gc
+import os
 import signal
 
+from codex_multitool import roles
 from codex_multitool.launcher.hardening import harden
 from codex_multitool.launcher.main import start_zygote
 from codex_multitool.running import shells
@@ -16,8 +18,12 @@ def main(argv: list[str]) -> int:
     shells.open_standard_descriptors()
     # A terminal's Ctrl-C during start-up ends the process without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    zygote = start_zygote(harden())
-    probe = Probe()
+    try:
+        zygote = start_zygote(harden())
+        probe = Probe()
+    except OSError as error:
+        os.write(2, f"{roles.MCP_SERVER}: no process can be started: {error.strerror}\n".encode())
+        return 1
     # Every command is forked from the zygote, and a fork costs what the process has in its memory:
     # the option parser alone, with the threads it knows of, adds half a millisecond to each.
     from codex_multitool.mcp_server import starting

@@ -306,3 +306,66 @@ def test_many_commands_leak_no_descriptor_and_no_process() -> None:
         assert len(os.listdir("/proc/self/fd")) <= before[0] + 3
 
     run(scenario)
+
+
+NO_PROCESS = """
+import os, resource, sys
+sys.path.insert(0, {root!r})
+from tests.launcher.test_pool import meets_no_process
+if os.getuid() == 0:  # whom the limit does not bind: setrlimit(2)
+    os.setgroups([])
+    os.setresgid(64123, 64123, 64123)
+    os.setresuid(64123, 64123, 64123)
+meets_no_process()
+"""
+
+
+def meets_no_process() -> None:
+    """In a process of its own, as an ordinary user: forks fail, of zygote and launcher in turn."""
+    most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+
+    async def fails(launcher: Launcher, workdir: int, forking: int) -> None:
+        resource.prlimit(forking, resource.RLIMIT_NPROC, (1, most))
+        with pytest.raises(LauncherError, match="no process can be started: Resource temporar"):
+            await launcher.spawn(shell(":", workdir))
+        resource.prlimit(forking, resource.RLIMIT_NPROC, (most, most))
+
+    async def scenario(launchers: Pool) -> None:
+        (zygote,) = tree.descendants(os.getpid())
+        with directory() as workdir:
+            for _ in range(3):
+                resource.prlimit(zygote, resource.RLIMIT_NPROC, (1, most))
+                refused = launchers.hire()
+                await fails(refused, workdir, zygote)
+                assert refused.empty.is_set()
+                launchers.dismiss(refused)
+            launcher = launchers.hire()
+            assert await (await launcher.spawn(shell("exit 3", workdir))).wait() == 3 << 8
+            await launcher.empty.wait()
+            await fails(launcher, workdir, launcher.pid)
+            await launcher.empty.wait()
+            sleeper = await launcher.spawn(shell("exec sleep 1000", workdir))
+            await fails(launcher, workdir, launcher.pid)
+            await launcher.end(0.0)
+            assert await sleeper.wait() == signal.SIGKILL
+
+    run(scenario)
+
+
+def test_where_no_process_is_to_be_had_only_that_command_fails() -> None:
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    ran = subprocess.run(
+        [sys.executable, "-c", NO_PROCESS.format(root=root)], capture_output=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_without_a_zygote_it_is_said_what_helps() -> None:
+    async def scenario(launchers: Pool) -> None:
+        (zygote,) = tree.descendants(os.getpid())
+        os.kill(zygote, signal.SIGKILL)
+        os.waitid(os.P_PID, zygote, os.WEXITED)
+        with pytest.raises(LauncherError, match="start the server anew"):
+            launchers.hire()
+
+    run(scenario)
