@@ -364,7 +364,7 @@ def test_without_a_zygote_it_is_said_what_helps() -> None:
     async def scenario(launchers: Pool) -> None:
         (zygote,) = tree.descendants(os.getpid())
         os.kill(zygote, signal.SIGKILL)
-        os.waitid(os.P_PID, zygote, os.WEXITED)
+        os.waitid(os.P_PID, zygote, os.WEXITED)  # noqa: ASYNC222 - it is ending
         with pytest.raises(LauncherError, match="start the server anew"):
             launchers.hire()
 
