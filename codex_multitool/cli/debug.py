@@ -16,7 +16,13 @@ from codex_multitool.cli.main import cannot_start, exec_role
 from codex_multitool.cli.operands import COMMAND, FOLDER
 from codex_multitool.cli.overrides import HELP as OVERRIDES_HELP
 from codex_multitool.cli.overrides import override_option, refuse_both, stated_here
-from codex_multitool.cli.permissions import PERMISSIONS, POLICIES, PermissionValueError, policy_of
+from codex_multitool.cli.permissions import (
+    PERMISSIONS,
+    POLICIES,
+    PermissionValueError,
+    policy_of,
+    workspace_among,
+)
 from codex_multitool.cli.seatbelt import PROGRAM, command_line, profile
 from codex_multitool.config.configuration import Config, Limits
 from codex_multitool.config.errors import ConfigError
@@ -212,6 +218,8 @@ def _wanted(
         config, environments = configured(cwd, overrides)
     except ConfigError as error:
         cannot_start(str(error))
+    for warning in config.warnings:
+        click.echo(f"{click.get_current_context().command_path}: {warning}", err=True)
     environment = dict(environments.shell)
     if folder is not None and "PWD" in environment:
         environment["PWD"] = cwd
@@ -222,7 +230,8 @@ def _wanted(
             policy, workspace = policy_of(permissions, cwd, environment.get("TMPDIR"))
         except PermissionValueError as error:
             raise click.UsageError(str(error)) from None
-        return _Wanted(policy, workspace, environment, config.limits)
+        found = workspace_among(policy, workspace, os.path.isdir)
+        return _Wanted(*found, environment, config.limits)
     return _Wanted(_configured_policy(full_auto, config), cwd, environment, config.limits)
 
 

@@ -22,6 +22,7 @@ from codex_multitool.running.settings import Settings
 from codex_multitool.sandbox import enforce
 from codex_multitool.sandbox.enforce import Confinement
 from codex_multitool.sandbox.policy import SandboxPolicy, writable_roots
+from codex_multitool.sandbox.status import not_granted
 
 TIMED_OUT = 124  # as timeout(1)
 _GRACE_SECONDS = 0.5  # between SIGTERM and SIGKILL
@@ -79,6 +80,8 @@ class Foreground:
         task = self._task
         roots = writable_roots(task.policy, task.workspace, self._settings.environment)
         with closing(enforce.prepare(task.policy, roots)) as confinement:
+            for root in not_granted(confinement.status, task.policy.writable_roots):
+                self._record.note(f"not writable: {root}")
             workdir = os.open(task.cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             writable = (_DEVICES, *map(os.path.realpath, roots))
             launcher = pool.hire()

@@ -6,7 +6,7 @@ The first named one of four policies, the second a list of what is permitted.
 from __future__ import annotations
 
 import os.path
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from codex_multitool.sandbox.policy import SandboxPolicy
 
@@ -61,6 +61,18 @@ def policy_of(values: Sequence[str], cwd: str, tmpdir: str | None) -> tuple[Sand
         exclude_slash_tmp=True,
     )
     return policy, roots[0]
+
+
+def workspace_among(
+    policy: SandboxPolicy, workspace: str, exists: Callable[[str], bool]
+) -> tuple[SandboxPolicy, str]:
+    """The same with a workspace that exists, if one of the folders that may be written does."""
+    roots = (workspace, *policy.writable_roots)
+    there = next(filter(exists, roots), workspace)
+    if policy.kind != "workspace-write" or there == workspace:
+        return policy, workspace
+    others = tuple(root for root in roots if root != there)
+    return policy.with_roots(others), there
 
 
 def _folder(value: str) -> str | None:

@@ -80,13 +80,14 @@ class _Stack:
             where = f"{path}:{error.line}:{error.column}"
             raise ConfigError(str(error), "save the file as UTF-8", where=where) from None
         folder = os.path.dirname(os.path.abspath(path))
-        return statements(file_document(path, folder, text), self._tilde)
+        return statements(file_document(path, folder, text), self._tilde, self.warnings.append)
 
     def override(self, text: str, folder: str) -> Statements:
         """What one override states."""
         document = override_document(text, folder)
-        found = statements(document, self._tilde)
-        if not found:
+        told = len(self.warnings)
+        found = statements(document, self._tilde, self.warnings.append)
+        if not found and len(self.warnings) == told:
             self.warnings.append(f"{document.name}: this is no setting of ours: it has no effect")
         return found
 

@@ -1,7 +1,7 @@
 """The settings a document states, checked — pure.
 
-The file is Codex's: what is not named here is for others and passes. In a table that is named,
-a key that is not is a mistake.
+The file is Codex's: what is not named here is for others and passes, unless its name is nearly one
+of ours. In a table that is named, a key that is not is a mistake.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from codex_multitool.config.values import (
     variable,
     variable_value,
 )
+from codex_multitool.spelling import did_you_mean, nearest
 
 OURS = "codex_multitool"
 ENVIRONMENT = "shell_environment_policy"
@@ -104,6 +105,19 @@ SETTINGS = Table(
     open=True,
 )
 
+# Without these less is held to than the user wanted; without the others more.
+_PROTECTION = ("sandbox_mode", WORKSPACE, ENVIRONMENT, OURS)
+_PART = 8  # letters of a name of ours that nobody else's begins or ends with
+
+# Those with a name that nothing else has, for who forgot the table's.
+_LIVES_IN = {
+    name: table
+    for table in (OURS, WORKSPACE)
+    if isinstance(found := SETTINGS.members[table], Table)
+    for name in found.members
+    if "_" in name
+}
+
 Key = tuple[str, ...]
 
 
@@ -123,10 +137,15 @@ class Stated(NamedTuple):
 Statements = Mapping[Key, Stated]
 
 
-def statements(document: Document, home: str | None) -> dict[Key, Stated]:
-    """What a document states of SETTINGS; raises ConfigError. home: what `~` stands for."""
+def statements(
+    document: Document, home: str | None, tell: Callable[[str], object] = str
+) -> dict[Key, Stated]:
+    """What a document states of SETTINGS; raises ConfigError.
+
+    home: what `~` stands for. tell: takes what the user should know of it.
+    """
     found: dict[Key, Stated] = {}
-    reader = _Reader(document, Base(document.folder, home))
+    reader = _Reader(document, Base(document.folder, home), tell)
     for key, stated in reader.table(SETTINGS, document.values, (), ()):
         if key in found:
             raise ConfigError(
@@ -140,9 +159,10 @@ def statements(document: Document, home: str | None) -> dict[Key, Stated]:
 
 
 class _Reader:
-    def __init__(self, document: Document, base: Base) -> None:
+    def __init__(self, document: Document, base: Base, tell: Callable[[str], object]) -> None:
         self._document = document
         self._base = base
+        self._tell = tell
 
     def table(
         self, table: Table, values: Mapping[str, object], key: Key, path: Path
@@ -173,10 +193,26 @@ class _Reader:
                 return table.others, table.key(name)
             if not table.open:
                 what = f"[{dotted(here[:-1])}] has these: {', '.join(table.members)}"
-                raise WrongValueError("unknown key", what)
+                raise WrongValueError(f"unknown key{did_you_mean(name, table.members)}", what)
+            self._look_at_stranger(table, name, here)
         except WrongValueError as error:
             raise self._error(here, error, value=False) from None
         return None, name
+
+    def _look_at_stranger(self, table: Table, name: str, here: Path) -> None:
+        """A key that may be somebody else's, or a slip. Raises WrongValueError."""
+        meant = nearest(name, table.members, part=_PART)
+        if len(here) == 1 and name in _LIVES_IN:
+            raise WrongValueError(
+                "unknown key", f"it is one of [{_LIVES_IN[name]}]: write it below that line"
+            )
+        if meant in _PROTECTION:
+            raise WrongValueError(
+                f"unknown key; did you mean `{meant}`?", "as it stands, it protects nothing"
+            )
+        if meant is not None:
+            where = self._document.where(here)
+            self._tell(f"{where}: `{dotted(here)}` has no effect; did you mean `{meant}`?")
 
     def _error(self, here: Path, error: WrongValueError, *, value: bool = True) -> ConfigError:
         where = self._document.where((*here, *error.at), value=value)

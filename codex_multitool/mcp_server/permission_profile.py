@@ -6,6 +6,7 @@ directly in a writable folder are held to if they are protected names, as under 
 policy of old, which implies them.
 """
 
+from collections.abc import Mapping
 from os.path import basename, dirname, isabs, join, normpath
 from typing import Any
 
@@ -17,11 +18,25 @@ from codex_multitool.sandbox.policy import (
     WORKSPACE_WRITE,
     PolicyError,
     SandboxPolicy,
+    refuse_others,
 )
 
 _ACCESS = ("read", "write")
 _TEMPORARY = ("slash_tmp", "tmpdir")
 _MAX_ENTRIES = 1024
+_SKIP = "skip"  # what is said of a path that need not be there; it is watched all the same
+
+# What else an object may have, by what its tag says, or None for any. A tag without an entry is
+# refused where it is met. Patterns are not taken, so how deep they would be looked for is nothing.
+_Others = Mapping[str | None, tuple[str, ...]]
+_PROFILES: _Others = {
+    "disabled": (),
+    "external": ("network",),
+    "managed": ("file_system", "network"),
+}
+_FILES: _Others = {"unrestricted": (), "restricted": ("entries", "glob_scan_max_depth")}
+_PATHS: _Others = {"path": ("path",), "special": ("value",)}
+_PLACES: _Others = {"project_roots": ("subpath",), None: ()}
 
 
 def policy_of(profile: object, cwd: str) -> tuple[SandboxPolicy, str]:
@@ -29,7 +44,7 @@ def policy_of(profile: object, cwd: str) -> tuple[SandboxPolicy, str]:
 
     cwd: of the state the profile came in. The workspace is empty if the profile does not open it.
     """
-    kind = _member(profile, "type", "the profile")
+    kind = _member(profile, "type", "the profile", _PROFILES)
     if kind == "disabled":
         return SandboxPolicy(DANGER_FULL_ACCESS), cwd
     network = _network(profile)
@@ -38,7 +53,7 @@ def policy_of(profile: object, cwd: str) -> tuple[SandboxPolicy, str]:
     if kind != "managed":
         raise PolicyError(f"unknown profile {kind!r}; one of managed, disabled, external")
     files = profile.get("file_system") if isinstance(profile, dict) else None
-    match _member(files, "type", "`file_system`"):
+    match _member(files, "type", "`file_system`", _FILES):
         case "unrestricted":
             return _unlimited(network), cwd
         case "restricted":
@@ -87,13 +102,15 @@ def _held(path: str, roots: list[str]) -> bool:
     return bool(above)
 
 
-def _placed(entry: object, cwd: str) -> tuple[str, str]:
+def _placed(entry: Any, cwd: str) -> tuple[str, str]:
     """An entry's place and access. The place is a path, or the word for special ones."""
-    access = _member(entry, "access", "an entry")
+    access = _member(entry, "access", "an entry", {None: ("path", "missing_path_behavior")})
+    if (missing := entry.get("missing_path_behavior", _SKIP)) != _SKIP:
+        raise PolicyError(f"`missing_path_behavior`: {missing!r} cannot be held to")
     if access not in _ACCESS:
         raise PolicyError(f"the access {access!r} cannot be given; one of {', '.join(_ACCESS)}")
     path = entry.get("path") if isinstance(entry, dict) else None
-    match _member(path, "type", "`path`"):
+    match _member(path, "type", "`path`", _PATHS):
         case "path":
             return _absolute(path, "path"), access
         case "special":
@@ -104,7 +121,7 @@ def _placed(entry: object, cwd: str) -> tuple[str, str]:
 
 
 def _special(value: object, cwd: str, access: str) -> str:
-    kind = _member(value, "kind", "`value`")
+    kind = _member(value, "kind", "`value`", _PLACES)
     if kind == "root":
         return "/"
     if kind in _TEMPORARY:
@@ -131,14 +148,19 @@ def _network(profile: object) -> bool:
     return bool(network == "enabled")
 
 
-def _member(value: object, name: str, what: str) -> str:
+def _member(value: object, name: str, what: str, others: _Others) -> str:
+    """A string that an object must have, which says what else it may have."""
     if not isinstance(value, dict) or not isinstance(value.get(name), str):
         raise PolicyError(f"{what} must be an object with the string `{name}`")
-    return str(value[name])
+    found = str(value[name])
+    more = others.get(found, others.get(None))
+    if more is not None:
+        refuse_others(value, (name, *more), what)
+    return found
 
 
 def _absolute(value: Any, name: str) -> str:
-    path = _member(value, name, "`path`")
+    path = _member(value, name, "`path`", {})
     if not isabs(path) or "\0" in path or normpath(path) != path:
         raise PolicyError(f"{path!r} is no absolute path in its plain form")
     return path

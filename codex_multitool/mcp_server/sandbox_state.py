@@ -7,10 +7,16 @@ from codex_multitool.mcp_server.calls import SandboxState
 from codex_multitool.mcp_server.messages import named
 from codex_multitool.mcp_server.permission_profile import policy_of
 from codex_multitool.sandbox.policy import PolicyError, from_object
+from codex_multitool.spelling import nearest
 
 META = "codex/sandbox-state-meta"  # the key in a call's `_meta`
 _FILE_URL = "file://"
 _MAX_ROOTS = 256  # each is opened and watched at every call
+# All that clients have been seen to send. The last ones are about the reference's own sandbox.
+_KEYS = (
+    *("sandboxPolicy", "permissionProfile", "sandboxCwd", "codexLinuxSandboxExe"),
+    *("useLinuxSandboxBindMounts", "useLinuxSandboxBwrap", "useLegacyLandlock"),
+)
 _HEXADECIMAL = b"0123456789abcdefABCDEF"
 
 
@@ -24,10 +30,15 @@ class StateError(Exception):
 def parse_state(value: object, server_cwd: str) -> SandboxState:
     """The state a decoded JSON value spells; without a `sandboxCwd`, the server's.
 
-    `codexLinuxSandboxExe` and what chooses between the reference's sandboxes mean nothing here.
+    `codexLinuxSandboxExe` and what chooses between the reference's sandboxes mean nothing here,
+    nor do keys that are like none of these: a newer client may have more to say of itself.
     """
     if not isinstance(value, dict):
         raise StateError(f"it must be an object, not {named(value)}")
+    for key in value:
+        meant = None if key in _KEYS else nearest(key, _KEYS, part=8)
+        if meant is not None and meant not in value:
+            raise StateError(f"unknown key {key[:40]!r}; did you mean `{meant}`?")
     name = next((it for it in ("sandboxPolicy", "permissionProfile") if it in value), None)
     if name is None:
         raise StateError("missing field `sandboxPolicy`")

@@ -1,5 +1,6 @@
 """What the `shell` tool does: a policy made ready, and a `Command` in it."""
 
+import logging
 import os
 from collections import OrderedDict
 
@@ -19,6 +20,9 @@ from codex_multitool.running.own_files import OwnFiles
 from codex_multitool.running.settings import Settings
 from codex_multitool.sandbox import enforce
 from codex_multitool.sandbox.policy import SandboxPolicy, writable_roots
+from codex_multitool.sandbox.status import not_granted
+
+log = logging.getLogger(__name__)
 
 _MAX_PREPARED = 8  # rulesets kept; a client uses one or two policies
 _READ_ONLY = SandboxPolicy("read-only")
@@ -48,7 +52,9 @@ class Confinements:
         else:
             if reason := self._own.exposed(roots):
                 raise enforce.SandboxError(reason)
-            self._prepared[key] = enforce.prepare(policy, roots)
+            self._prepared[key] = prepared = enforce.prepare(policy, roots)
+            for root in not_granted(prepared.status, policy.writable_roots):
+                log.warning("not writable: %s", root)
             if len(self._prepared) > _MAX_PREPARED:
                 self._prepared.popitem(last=False)[1].close()
         return _copy(self._prepared[key])

@@ -14,7 +14,7 @@ from codex_multitool import __version__
 from codex_multitool.sandbox.enforce import WEAKER, SandboxError, prepare, restrict
 from codex_multitool.sandbox.execute import CommandError, execvp
 from codex_multitool.sandbox.policy import PolicyError, parse_policy, writable_roots
-from codex_multitool.sandbox.status import REFUSED
+from codex_multitool.sandbox.status import not_granted
 from codex_multitool.spelling import did_you_mean
 
 NAME = "codex-linux-sandbox"
@@ -41,7 +41,7 @@ Run COMMAND confined by a sandbox policy, for good and with all that it starts.
 NAME is one of
 {"".join(f"  {name}: {what}{chr(10)}" for name, what in WEAKER.items())}
 Examples:
-  {NAME} --sandbox-policy-cwd /src --sandbox-policy '{{"type":"workspace-write"}}' -- make
+  {NAME} --sandbox-policy-cwd . --sandbox-policy '{{"type":"workspace-write"}}' -- make
   {NAME} --sandbox-policy-cwd / --sandbox-policy '{{"type":"read-only"}}' -- touch x
 
 Exit status: COMMAND's; 2 usage, 125 the sandbox could not be set up, 126 COMMAND could not be
@@ -151,13 +151,13 @@ def _run(options: Options) -> int:
     environ = dict(os.environ)
     try:
         cwd = os.path.abspath(options.cwd)
+        os.close(os.open(cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
     except OSError as error:
-        raise SandboxError(f"working directory: {error.strerror}") from error
+        raise SandboxError(f"{_CWD} {options.cwd}: {error.strerror}") from error
     roots = writable_roots(policy, cwd, environ)
     confinement = prepare(policy, roots, accept=frozenset(options.accept))
-    for protection in confinement.status:
-        if protection.state == REFUSED:
-            _complain(f"not writable: {protection.detail}")
+    for root in not_granted(confinement.status, policy.writable_roots):
+        _complain(f"not writable: {root}")
     environ.update(confinement.environment)
     # CPython ignores these two; a program expects them as the caller had them, as a rule default.
     _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)

@@ -1,21 +1,42 @@
 """SandboxPolicy and its JSON forms.
 
 The text comes from a client or a command line: it is bounded, and what it says wrongly is a
-PolicyError that names the field. Fields we do not know are ignored, as the reference does.
+PolicyError that names the field. So is a field that is not known: whatever it asks for would not
+be held to. The reference ignores it.
 Never touches the file system: whether a root exists is decided where it is opened.
 """
 
 import os
-from _collections_abc import Mapping  # loaded with os; collections.abc would add collections, 2 ms
+from _collections_abc import (
+    Iterable,
+    Mapping,
+)  # loaded with os; collections.abc would add collections, 2 ms
 from os.path import isabs
 
 from codex_multitool.json_text import JSONTextError, decode
+from codex_multitool.spelling import did_you_mean
 
 READ_ONLY = "read-only"
 WORKSPACE_WRITE = "workspace-write"
 DANGER_FULL_ACCESS = "danger-full-access"
 EXTERNAL_SANDBOX = "external-sandbox"
 KINDS = (READ_ONLY, WORKSPACE_WRITE, DANGER_FULL_ACCESS, EXTERNAL_SANDBOX)
+
+# What each may say besides its kind. The last ones of the third are of older versions.
+_MEMBERS = {
+    READ_ONLY: ("network_access", "access"),
+    WORKSPACE_WRITE: (
+        "writable_roots",
+        "network_access",
+        "exclude_tmpdir_env_var",
+        "exclude_slash_tmp",
+        "read_only_access",
+        "read_access",
+        "include_default_writable_roots",
+    ),
+    DANGER_FULL_ACCESS: (),
+    EXTERNAL_SANDBOX: ("network_access",),
+}
 
 MAX_TEXT = 128 * 1024  # MAX_ARG_STRLEN: no longer text can reach the role (execve(2))
 MAX_ROOTS = 1024  # each is one descriptor, one rule and a few path look-ups
@@ -62,6 +83,11 @@ class SandboxPolicy:
         """Whether no socket is kept from being made."""
         return self.network_access or self.kind == DANGER_FULL_ACCESS
 
+    def with_roots(self, roots: tuple[str, ...]) -> "SandboxPolicy":
+        """The same with other writable roots."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return SandboxPolicy(**{**fields, "writable_roots": roots})
+
     def _fields(self) -> tuple[object, ...]:
         return tuple(getattr(self, name) for name in self.__slots__)
 
@@ -95,12 +121,16 @@ def from_object(value: object) -> SandboxPolicy:
     if tag not in value:
         raise PolicyError(f"`type` is missing: one of {', '.join(KINDS)}")
     kind = value[tag]
+    if isinstance(kind, str) and kind in _MEMBERS:
+        refuse_others(value, (tag, *_MEMBERS[kind]), f"`{kind}`")
     match kind:
         case "read-only":
             _require_full_read(value, "access")
             return SandboxPolicy(READ_ONLY, network_access=_network(value))
         case "workspace-write":
             _require_full_read(value, "read_only_access")
+            _require_full_read(value, "read_access")
+            _require_default_roots(value)
             return SandboxPolicy(
                 WORKSPACE_WRITE,
                 network_access=_network(value),
@@ -113,9 +143,19 @@ def from_object(value: object) -> SandboxPolicy:
         case "external-sandbox":
             return SandboxPolicy(EXTERNAL_SANDBOX, network_access=_network(value))
         case str():
-            raise PolicyError(f"`{tag}`: unknown policy {kind!r}; one of {', '.join(KINDS)}")
+            meant = did_you_mean(kind, KINDS) or f"; one of {', '.join(KINDS)}"
+            raise PolicyError(f"`{tag}`: unknown policy {kind[:40]!r}{meant}")
         case _:
             raise PolicyError(f"`{tag}` must be a string, not {_named(kind)}")
+
+
+def refuse_others(value: Mapping[str, object], known: Iterable[str], what: str) -> None:
+    """Raise PolicyError for a key that is not known: what it asks for would not be held to."""
+    known = tuple(known)
+    for name in value:
+        if name not in known:
+            meant = did_you_mean(name, known) or f", which has {', '.join(known)}"
+            raise PolicyError(f"unknown key {name[:40]!r} of {what}{meant}")
 
 
 def to_object(policy: SandboxPolicy) -> dict[str, object]:
@@ -174,8 +214,8 @@ def _named(value: object) -> str:
             return "an object"
 
 
-def _boolean(fields: dict[str, object], name: str) -> bool:
-    value = fields.get(name, False)
+def _boolean(fields: dict[str, object], name: str, *, default: bool = False) -> bool:
+    value = fields.get(name, default)
     if not isinstance(value, bool):
         raise PolicyError(f"`{name}` must be a boolean, not {_named(value)}")
     return value
@@ -203,7 +243,7 @@ def _require_full_read(fields: dict[str, object], name: str) -> None:
         raise PolicyError(f"`{name}` must be an object, not {_named(access)}")
     match access.get("type"):
         case "full-access":
-            pass
+            refuse_others(access, ("type",), f"`{name}`")
         case "restricted":
             raise PolicyError(f"`{name}`: restricted read access is not supported")
         case kind:
@@ -211,6 +251,15 @@ def _require_full_read(fields: dict[str, object], name: str) -> None:
                 f'`{name}.type` must be "full-access", not '
                 + (repr(kind) if isinstance(kind, str) else _named(kind))
             )
+
+
+def _require_default_roots(fields: dict[str, object]) -> None:
+    """The workspace and the temporary folders; each of the latter has a key to leave it out."""
+    if not _boolean(fields, "include_default_writable_roots", default=True):
+        raise PolicyError(
+            "`include_default_writable_roots`: the workspace cannot be left out; read-only is "
+            "a policy without it"
+        )
 
 
 def _roots(fields: dict[str, object]) -> tuple[str, ...]:

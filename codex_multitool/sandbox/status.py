@@ -1,5 +1,7 @@
 """What of a policy holds on this kernel, protection by protection. Pure."""
 
+from _collections_abc import Iterable  # loaded with os; see policy.py
+
 from codex_multitool.sandbox.landlock import guards_unix_sockets
 from codex_multitool.sandbox.policy import READ_ONLY, SandboxPolicy
 
@@ -54,6 +56,17 @@ def status(
         if missing:
             report.append(Protection("errata", PARTIAL, f"not mended: {', '.join(missing)}"))
     return report
+
+
+def not_granted(report: Iterable[Protection], stated: Iterable[str]) -> list[str]:
+    """The roots that are not granted, and why: those that were `stated`, or that were refused."""
+    stated = {f"{root}: " for root in stated}
+    return [
+        it.detail
+        for it in report
+        if it.name == WRITABLE_ROOT
+        and (it.state == REFUSED or any(it.detail.startswith(root) for root in stated))
+    ]
 
 
 def _file_writes(policy: SandboxPolicy, abi: int) -> Protection:

@@ -99,6 +99,15 @@ class TestSandbox:
             command, *mode, "-c", none, "-c", 'sandbox_workspace_write.writable_roots=["../beside"]'
         ) == (True, True)
 
+    @pytest.mark.parametrize("command", [LANDLOCK, EXEC])
+    def test_a_root_that_is_not_there_is_told(self, place: Place, command: tuple[str, ...]) -> None:
+        mode = ("--sandbox=workspace-write",) if command == EXEC else ("--full-auto",)
+        place.file.write_text('[sandbox_workspace_write]\nwritable_roots = ["../gone"]\n')
+        done = place.run(command, *mode, "--", "/bin/true")
+        assert (done.returncode, done.stderr.count("\n")) == (0, 1)
+        missing = place.file.parent / ".." / "gone"
+        assert f": not writable: {os.path.normpath(missing)}: No such file" in done.stderr
+
     def test_network_can_be_opened(self, place: Place) -> None:
         connect = "import socket; socket.socket(socket.AF_INET, socket.SOCK_STREAM)"
         words = ("--full-auto", "--", "/usr/bin/env", "python3", "-c", connect)
@@ -117,6 +126,29 @@ class TestSandbox:
         accepted = ("--sandbox=workspace-write", "--accept-writable-server")
         place.run(EXEC, *accepted, ": > written", cwd=place.folder)
         assert (place.folder / "written").exists()
+
+
+@pytest.mark.parametrize("command", [LANDLOCK, EXEC])
+class TestSlips:
+    @pytest.mark.parametrize("slip", ["[codex_multitol]", "[sandbox_workspace_writ]"])
+    def test_nothing_runs_under_a_table_that_is_nearly_ours(
+        self, place: Place, command: tuple[str, ...], slip: str
+    ) -> None:
+        place.file.write_text(f"{slip}\n")
+        done = place.run(command, "--", "/bin/echo", "ran")
+        assert (done.returncode, done.stdout) == (125, "")
+        assert f"{place.file}:1:2: `{slip[1:-1]}`: unknown key; did you mean" in done.stderr
+
+    def test_nor_with_such_an_override(self, place: Place, command: tuple[str, ...]) -> None:
+        done = place.run(command, "-c", "sandbox_mod=read-only", "--", "/bin/echo", "ran")
+        assert (done.returncode, done.stdout) == (125, "")
+        assert "-c sandbox_mod=read-only: `sandbox_mod`: unknown key; did you mean" in done.stderr
+
+    def test_what_makes_it_stricter_is_told(self, place: Place, command: tuple[str, ...]) -> None:
+        place.file.write_text('[projcts."/a"]\ntrust_level = "trusted"\n')
+        done = place.run(command, "--", "/bin/echo", "ran")
+        assert (done.returncode, done.stdout) == (0, "ran\n")
+        assert done.stderr.count("did you mean `projects`?") == 1
 
 
 @pytest.mark.parametrize("command", [LANDLOCK, EXEC])
@@ -196,7 +228,10 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("override", "told"),
         [
-            ("sandbox_mode", "-c sandbox_mode: not of the form key=value"),
+            (
+                "sandbox_mode=1",
+                "-c sandbox_mode=1: `sandbox_mode`: must be a string, not an integer",
+            ),
             ("sandbox_mode=all", "-c sandbox_mode=all: `sandbox_mode`: unknown value 'all'"),
         ],
     )
@@ -206,6 +241,13 @@ class TestMistakes:
         done = place.run(command, "-c", override, "--", "true")
         assert (done.returncode, done.stdout) == (125, "")
         assert told in done.stderr
+
+    def test_an_override_that_is_none_is_a_usage_error(
+        self, place: Place, command: tuple[str, ...]
+    ) -> None:
+        done = place.run(command, "-c", "sandbox_mode", "--", "true")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "-c sandbox_mode: not of the form key=value; write -c KEY=VALUE" in done.stderr
 
     def test_option_and_override_about_the_same_are_a_usage_error(
         self, place: Place, command: tuple[str, ...]

@@ -111,7 +111,7 @@ def test_another_folder(workspace: Path) -> None:
     assert (workspace / "inner" / "in").exists()
     assert not (workspace / "out").exists()
     missing = landlock(workspace, "-C", "none", "true")
-    told = "codex-multitool: none: No such file or directory\n"
+    told = "codex-multitool debug landlock: none: No such file or directory\n"
     assert (missing.returncode, missing.stderr) == (125, told)
 
 
@@ -196,12 +196,27 @@ def test_permissions_that_are_none(
     assert text in done.stderr
 
 
+def test_a_folder_that_is_not_there_is_told(workspace: Path) -> None:
+    (workspace / "there").mkdir()
+    folders = ["-s", "disk-write-folder=missing", "-s", "disk-write-folder=there"]
+    done = landlock(workspace, *folders, "--", "touch", "there/file")
+    told = f"codex-linux-sandbox: not writable: {workspace}/missing: No such file or directory\n"
+    assert (done.returncode, done.stderr) == (0, told)
+    assert (workspace / "there" / "file").exists()
+    done = landlock(workspace, *folders[:2], "--", "true")
+    assert done.returncode == 125
+    assert f"{workspace}/missing: No such file" in done.stderr
+
+
 @pytest.mark.skipif(sys.platform == "darwin", reason="here it runs")
 def test_seatbelt_is_for_macos(workspace: Path) -> None:
     for name in ("seatbelt", "macos"):
         done = run(workspace, "sandbox", name, "--", "true")
         assert (done.returncode, done.stdout) == (125, "")
-        assert done.stderr == "codex-multitool: Seatbelt sandbox is only available on macOS\n"
+        assert (
+            done.stderr
+            == f"codex-multitool sandbox {name}: Seatbelt sandbox is only available on macOS\n"
+        )
 
 
 def test_seatbelt_profile_is_shown_anywhere(workspace: Path) -> None:

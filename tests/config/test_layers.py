@@ -342,11 +342,11 @@ class TestMistakes:
             load({"CODEX_HOME": "/no/such/home"}, None)
 
     def test_an_override_without_a_setting_of_ours_is_told(self, machine: Machine) -> None:
-        config = machine.load(None, ["sandbox_mod=read-only", "model=x"])
+        config = machine.load(None, ["models=y", "model=x"])
         assert config == Config(
-            layers=(Layer("-c sandbox_mod=read-only"), Layer("-c model=x")),
+            layers=(Layer("-c models=y"), Layer("-c model=x")),
             warnings=(
-                "-c sandbox_mod=read-only: this is no setting of ours: it has no effect",
+                "-c models=y: this is no setting of ours: it has no effect",
                 "-c model=x: this is no setting of ours: it has no effect",
             ),
         )

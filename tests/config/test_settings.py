@@ -74,10 +74,139 @@ def test_a_path_is_absolute_or_below_its_file_or_home(written: str, path: str) -
     assert stated(f'codex_multitool.shell = "{written}"') == {"codex_multitool.shell": path}
 
 
+CODEX_OWN = [
+    "model",
+    "model_provider",
+    "model_providers",
+    "model_context_window",
+    "model_auto_compact_token_limit",
+    "model_reasoning_effort",
+    "model_verbosity",
+    "review_model",
+    "approval_policy",
+    "approvals_reviewer",
+    "notify",
+    "instructions",
+    "developer_instructions",
+    "compact_prompt",
+    "forced_login_method",
+    "mcp_servers",
+    "mcp_oauth_credentials_store",
+    "project_doc_max_bytes",
+    "project_doc_fallback_filenames",
+    "tool_output_token_limit",
+    "profile",
+    "profiles",
+    "history",
+    "file_opener",
+    "tui",
+    "hide_agent_reasoning",
+    "personality",
+    "features",
+    "tools",
+    "default_permissions",
+    "permissions",
+    "windows",
+    "otel",
+    "notice",
+    "agents",
+    "skills",
+    "apps",
+    "plugins",
+    "hooks",
+    "web_search",
+    "background_terminal_max_timeout",
+    "log_dir",
+    "sqlite_home",
+    "allow_login_shell",
+    "analytics",
+    "feedback",
+    "zsh_path",
+    "oss_provider",
+    "commit_attribution",
+    "sandbox_permissions",
+    "sandbox",
+    "memories",
+    "service_tier",
+    "audio",
+    "check_for_update_on_startup",
+    "disable_paste_burst",
+    "chatgpt_base_url",
+    "workspace",
+    "environment",
+    "shell",
+    "codex",
+]
+
+
+def test_names_of_codex_are_not_taken_for_slips() -> None:
+    for name in CODEX_OWN:
+        told: list[str] = []
+        document = file_document("c.toml", "/folder", f"[{name}]\nsandbox_mod = 1\n")
+        assert statements(document, None, told.append) == {}
+        assert told == []
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("codex_multitol", "codex_multitool"),
+        ("codex-multitool", "codex_multitool"),
+        ("multitool", "codex_multitool"),
+        ("sandbox_workspace_writ", "sandbox_workspace_write"),
+        ("sandbox_workspace", "sandbox_workspace_write"),
+        ("workspace_write", "sandbox_workspace_write"),
+        ("shell_enviroment_policy", "shell_environment_policy"),
+        ("sandbox_mod", "sandbox_mode"),
+        ("sandboxMode", "sandbox_mode"),
+    ],
+)
+def test_a_slip_that_would_protect_less_is_a_mistake(name: str, meant: str) -> None:
+    what = f"`{name}`: unknown key; did you mean `{meant}`?"
+    assert refusal(f"[{name}]") == ("c.toml:1:2", what)
+    assert refusal(f"{name} = 1") == ("c.toml:1:1", what)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[projcts."/a"]', "c.toml:1:2: `projcts` has no effect; did you mean `projects`?"),
+        (
+            "[projects.'/a']\ntrust_levl = 'trusted'",
+            'c.toml:2:1: `projects."/a".trust_levl` has no effect; did you mean `trust_level`?',
+        ),
+        (
+            "project_root_marker = []",
+            "c.toml:1:1: `project_root_marker` has no effect; did you mean `project_root_markers`?",
+        ),
+    ],
+)
+def test_a_slip_that_would_protect_more_is_told(text: str, told: str) -> None:
+    found: list[str] = []
+    assert statements(file_document("c.toml", "/folder", text), None, found.append) == {}
+    assert found == [told]
+
+
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [
+        ("max_memory", "codex_multitool"),
+        ("dangerous_commands", "codex_multitool"),
+        ("exclude_slash_tmp", "sandbox_workspace_write"),
+        ("network_access", "sandbox_workspace_write"),
+    ],
+)
+def test_a_key_outside_its_table_is_a_mistake(name: str, table: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        statements(file_document("c.toml", "/folder", f"{name} = true"), None)
+    assert str(caught.value) == (
+        f"c.toml:1:1: `{name}`: unknown key\n  it is one of [{table}]: write it below that line"
+    )
+
+
 def test_what_is_codex_own_passes() -> None:
     text = """\
 model = "x"
-sandbox_modes = 1
 approval_policy = "never"
 [projects."/a"]
 something = 1
@@ -102,7 +231,9 @@ sandbox_workspace_write = true
 [[sandbox_workspace_write]]
   1:3 `sandbox_workspace_write`: must be a table, not an array
 [sandbox_workspace_write]\n network = true
-  2:2 `sandbox_workspace_write.network`: unknown key
+  2:2 `sandbox_workspace_write.network`: unknown key; did you mean `network_access`?
+[sandbox_workspace_write]\nread_only = true
+  2:1 `sandbox_workspace_write.read_only`: unknown key
 [sandbox_workspace_write]\nnetwork_access = 'yes'
   2:18 `sandbox_workspace_write.network_access`: must be a boolean, not a string
 [sandbox_workspace_write]\nwritable_roots = '/x'
@@ -114,7 +245,7 @@ sandbox_workspace_write = true
 [sandbox_workspace_write]\nwritable_roots = ["\u0000"]
   2:19 `sandbox_workspace_write.writable_roots`: not a path: '\x00'
 [shell_environment_policy]\nexlude = []
-  2:1 `shell_environment_policy.exlude`: unknown key
+  2:1 `shell_environment_policy.exlude`: unknown key; did you mean `exclude`?
 [shell_environment_policy]\ninherit = 'some'
   2:11 `shell_environment_policy.inherit`: unknown value 'some'
 [shell_environment_policy]\nexclude = ['A=']
@@ -140,7 +271,7 @@ project_root_markers = ['a/b']
 project_root_markers = ['..']
   1:25 `project_root_markers`: not the name of a file: '..'
 [codex_multitool]\nshel = 'x'
-  2:1 `codex_multitool.shel`: unknown key
+  2:1 `codex_multitool.shel`: unknown key; did you mean `shell`?
 codex_multitool.intercept = 'ptrace'
   1:29 `codex_multitool.intercept`: unknown value 'ptrace'
 codex_multitool.dangerous_commands = 'no'
@@ -208,7 +339,8 @@ def test_the_error_says_what_would_be_right() -> None:
     with pytest.raises(ConfigError) as caught:
         statements(document, None)
     assert str(caught.value) == (
-        "c.toml:2:1: `sandbox_workspace_write.network`: unknown key\n"
+        "c.toml:2:1: `sandbox_workspace_write.network`: unknown key; "
+        "did you mean `network_access`?\n"
         "  [sandbox_workspace_write] has these: writable_roots, network_access, "
         "exclude_tmpdir_env_var, exclude_slash_tmp"
     )

@@ -27,7 +27,8 @@ def managed(*entries: dict[str, Any], network: str = "restricted") -> dict[str, 
 
 
 def test_what_codex_0_169_sends_for_workspace_write() -> None:
-    kept = [path(f"/w/{name}", "read") for name in (".git", ".agents", ".codex", ".aws")]
+    skip = {"missing_path_behavior": "skip"}
+    kept = [path(f"/w/{name}", "read") | skip for name in (".git", ".agents", ".codex", ".aws")]
     sent = managed(ROOT, path("/w"), special("slash_tmp"), special("tmpdir"), *kept)
     assert policy_of(sent, "/w") == (SandboxPolicy("workspace-write"), "/w")
 
@@ -104,6 +105,17 @@ def test_tmpdir_stays_closed_where_a_path_to_keep_may_lie_in_it() -> None:
         (managed(ROOT, network="some"), "`network`"),
         (managed(*[ROOT] * 1025), "at most 1024"),
         ({"type": "managed"}, "`file_system`"),
+        ({"type": "disabled", "network": "restricted"}, "unknown key 'network' of the profile"),
+        ({"type": "external", "netwrk": "enabled"}, "did you mean `network`?"),
+        ({**managed(ROOT), "filesystem": {}}, "did you mean `file_system`?"),
+        (
+            {"type": "managed", "file_system": {"type": "unrestricted", "entries": []}},
+            "unknown key 'entries' of `file_system`",
+        ),
+        (managed({**ROOT, "missing_path_behavior": "fail"}), "'fail' cannot be held to"),
+        (managed({**ROOT, "acess": "none"}), "unknown key 'acess' of an entry"),
+        (managed({**special("root", "read", subpath="a")}), "unknown key 'subpath' of `value`"),
+        (managed({**ROOT, "path": {"type": "path", "path": "/", "value": {}}}), "key 'value' of"),
         ({"type": "moon"}, "unknown profile 'moon'"),
         ([], "the profile must be an object"),
     ],

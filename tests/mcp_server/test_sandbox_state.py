@@ -30,7 +30,9 @@ def test_every_member_the_reference_knows() -> None:
         "useLinuxSandboxBwrap": True,
         "useLegacyLandlock": False,
         "permissionProfile": {"type": "managed"},
+        "useMxc": False,
         "unheardOf": [1],
+        "sandboxPolicyV2": {},
     }
     policy = SandboxPolicy(
         "workspace-write", network_access=True, writable_roots=("/a",), exclude_tmpdir_env_var=True
@@ -84,6 +86,16 @@ def test_what_is_no_directory_is_refused(cwd: object) -> None:
         ({"sandboxPolicy": "read-only"}, "must be an object"),
         ({"sandboxPolicy": {"type": "open"}}, "unknown policy 'open'"),
         ({"sandboxPolicy": {"type": "workspace-write", "writable_roots": ["a"]}}, "absolute path"),
+        ({"sandboxPolcy": {"type": "read-only"}}, "'sandboxPolcy'; did you mean `sandboxPolicy`?"),
+        ({"sandbox_policy": {"type": "read-only"}}, "did you mean `sandboxPolicy`?"),
+        (
+            {"sandboxPolicy": {"type": "read-only"}, "sandboxCWD": "/a"},
+            "unknown key 'sandboxCWD'; did you mean `sandboxCwd`?",
+        ),
+        (
+            {"sandboxPolicy": {"type": "workspace-write", "exclude_slashtmp": True}},
+            "`sandboxPolicy`: unknown key 'exclude_slashtmp' of `workspace-write`; did you mean",
+        ),
         ([], "it must be an object, not an array"),
         (None, "it must be an object, not null"),
     ],

@@ -68,6 +68,14 @@ def test_the_workspace_is_the_states_and_not_the_calls(any_bench: Bench) -> None
     assert (sorted(os.listdir(other)), os.listdir(any_bench.workdir)) == (["yes"], [])
 
 
+def test_a_root_that_is_not_there_is_told(
+    any_bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    missing = any_bench.folder / "missing"
+    assert any_bench.call("echo > in", policy=workspace(missing)).exit_code == 0
+    assert caplog.messages == [f"not writable: {missing}: No such file or directory"]
+
+
 def test_a_workspace_made_anew_is_writable_again(any_bench: Bench) -> None:
     root = any_bench.folder / "root"
 

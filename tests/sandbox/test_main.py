@@ -266,6 +266,29 @@ def test_the_workspace_need_not_be_the_working_directory(place: Workspace) -> No
     assert ran.returncode == 0
 
 
+@pytest.mark.parametrize("name", ["missing", "file"])
+def test_a_workspace_that_is_no_folder_is_an_error(place: Workspace, name: str) -> None:
+    (place.inside / "file").touch()
+    flags = ["--sandbox-policy-cwd", name, *POLICY, "--", "true"]
+    ran = place.run(None, flags=flags)
+    why = {"missing": "No such file or directory", "file": "Not a directory"}[name]
+    assert (ran.returncode, ran.stdout) == (125, "")
+    assert ran.stderr == f"codex-linux-sandbox: sandbox: --sandbox-policy-cwd {name}: {why}\n"
+
+
+def test_a_root_that_is_not_there_is_told_and_the_others_are_writable(place: Workspace) -> None:
+    missing = str(place.outside / "missing")
+    policy = {**WORKSPACE, "writable_roots": [missing, str(place.outside)]}
+    ran = place.run(policy, "touch", str(place.outside / "there"))
+    assert (ran.returncode, ran.stdout) == (0, "")
+    told = f"codex-linux-sandbox: not writable: {missing}: No such file or directory\n"
+    assert ran.stderr == told
+    # Nobody asked for these by name.
+    policy = {**WORKSPACE, "exclude_tmpdir_env_var": False}
+    ran = place.run(policy, "true", environ={"TMPDIR": missing})
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 def test_closed_standard_streams_do_no_harm(place: Workspace) -> None:
     script = 'exec "$@" <&- >&- 2>&-'
     target = place.inside / "done"

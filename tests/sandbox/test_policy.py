@@ -26,7 +26,6 @@ FORMS: list[tuple[dict[str, object], SandboxPolicy]] = [
     ({"type": "read-only", "network_access": True}, SandboxPolicy(READ_ONLY, network_access=True)),
     ({"type": "read-only", "access": {"type": "full-access"}}, SandboxPolicy(READ_ONLY)),
     ({"type": "danger-full-access"}, SandboxPolicy(DANGER_FULL_ACCESS)),
-    ({"type": "danger-full-access", "network_access": 7}, SandboxPolicy(DANGER_FULL_ACCESS)),
     ({"type": "external-sandbox"}, SandboxPolicy(EXTERNAL_SANDBOX)),
     (
         {"type": "external-sandbox", "network_access": "restricted"},
@@ -53,7 +52,8 @@ FORMS: list[tuple[dict[str, object], SandboxPolicy]] = [
             "exclude_tmpdir_env_var": True,
             "exclude_slash_tmp": True,
             "read_only_access": {"type": "full-access"},
-            "something_new": {"deep": [1]},
+            "read_access": {"type": "full-access"},
+            "include_default_writable_roots": True,
         },
         SandboxPolicy(
             WORKSPACE_WRITE,
@@ -63,7 +63,6 @@ FORMS: list[tuple[dict[str, object], SandboxPolicy]] = [
             exclude_slash_tmp=True,
         ),
     ),
-    ({"type": "read-only", "mode": "workspace-write"}, SandboxPolicy(READ_ONLY)),
 ]
 
 
@@ -104,7 +103,36 @@ MISTAKES: list[tuple[object, str]] = [
     (1.5, "the policy must be an object, not a number"),
     ({}, "`type` is missing: one of read-only, workspace-write"),
     ({"type": None}, "`type` must be a string, not null"),
-    ({"type": "readonly"}, "`type`: unknown policy 'readonly'; one of read-only, workspace-write"),
+    ({"type": "readonly"}, "`type`: unknown policy 'readonly'; did you mean `read-only`?"),
+    ({"type": "moon"}, "`type`: unknown policy 'moon'; one of read-only, workspace-write"),
+    ({"type": "read-only", "mode": "workspace-write"}, "unknown key 'mode' of `read-only`, which"),
+    (
+        {"type": "workspace-write", "exclude_slashtmp": True},
+        "unknown key 'exclude_slashtmp' of `workspace-write`; did you mean `exclude_slash_tmp`",
+    ),
+    (
+        {"type": "workspace-write", "excludeSlashTmp": True},
+        "unknown key 'excludeSlashTmp' of `workspace-write`; did you mean `exclude_slash_tmp`",
+    ),
+    (
+        {"type": "workspace-write", "something_new": {"deep": [1]}},
+        "unknown key 'something_new' of `workspace-write`, which has type, writable_roots, ",
+    ),
+    (
+        {"type": "workspace-write", "include_default_writable_roots": False},
+        "`include_default_writable_roots`: the workspace cannot be left out",
+    ),
+    ({"type": "danger-full-access", "network_access": False}, "unknown key 'network_access' of"),
+    ({"type": "read-only", "exclude_slash_tmp": True}, "unknown key 'exclude_slash_tmp' of"),
+    ({"type": "external-sandbox", "writable_roots": []}, "unknown key 'writable_roots' of"),
+    (
+        {"type": "read-only", "access": {"type": "full-access", "readable_roots": []}},
+        "unknown key 'readable_roots' of `access`",
+    ),
+    (
+        {"type": "workspace-write", "read_access": {"type": "restricted"}},
+        "`read_access`: restricted read access is not supported",
+    ),
     ({"mode": "custom"}, "`mode`: unknown policy 'custom'"),
     ({"type": "read-only", "network_access": 1}, "`network_access` must be a boolean,"),
     ({"type": "read-only", "network_access": None}, "`network_access` must be a boolean,"),
