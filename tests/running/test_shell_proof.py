@@ -10,7 +10,7 @@ import pytest
 from codex_multitool.running import shell_proof
 from codex_multitool.running.choice import Choice, StartError
 from codex_multitool.running.shell_proof import prove, unasked
-from tests import peer
+from tests import executables, peer
 from tests.mcp_server.tool import patched_shell
 
 # The wrapper is called, but not by whoever starts the programs.
@@ -30,10 +30,7 @@ def test_a_patched_bash_asks() -> None:
 
 
 def test_a_patched_zsh_asks() -> None:
-    zsh = Path(patched_shell()).parent / "zsh"
-    if not zsh.exists():
-        pytest.skip("the patched zsh is not built: run make shells")
-    assert unasked(str(zsh)) is None
+    assert unasked(str(executables.patched_shell("zsh"))) is None
 
 
 def test_the_originals_bash_asks() -> None:
