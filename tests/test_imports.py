@@ -210,7 +210,10 @@ RESERVED = {
         f"{PACKAGE}.mcp_server.command_line",
         f"{PACKAGE}.running.usage",
     },
-    "subprocess": {f"{PACKAGE}.escalation.surroundings"},  # for a constant that trio takes
+    "subprocess": {
+        f"{PACKAGE}.escalation.surroundings",  # for a constant that trio takes
+        f"{PACKAGE}.cli.mcp_config",  # asks a client for its version
+    },
     "threading": set(),
     "asyncio": set(),
 }

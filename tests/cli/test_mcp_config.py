@@ -12,7 +12,7 @@ import pytest
 from codex_multitool import roles
 from tests.executables import built
 
-CLIENTS = ["codex", "claude", "cursor", "vscode", "gemini"]
+CLIENTS = ["codex", "claude", "cursor", "vscode", "gemini", "opencode", "zed", "windsurf"]
 
 
 @pytest.fixture
@@ -35,6 +35,12 @@ def mcp_config(home: Path, *words: str | Path, **more: str) -> subprocess.Comple
     )
 
 
+def files(home: Path) -> list[Path]:
+    """What was made, but for the notes of what was there before."""
+    notes = home / ".local"
+    return sorted(it for it in home.rglob("*") if it.is_file() and notes not in it.parents)
+
+
 def documents(text: str) -> list[dict[str, object]]:
     """The JSON documents that follow one another in `text`."""
     decoder, found = json.JSONDecoder(), []
@@ -52,24 +58,38 @@ CODEX_SERVER = {
     "required": True,
     "default_tools_approval_mode": "approve",
 }
+CODEX_FEATURES = {
+    "shell_tool": False,
+    "code_mode": {"direct_only_tool_namespaces": ["mcp__shell_tool"]},
+}
 
 
 class TestPrint:
     def test_codex_gets_toml_and_loses_its_own_shell(self, home: Path) -> None:
         done = mcp_config(home, "codex")
         assert tomllib.loads(done.stdout) == {
-            "features": {"shell_tool": False},
+            "features": CODEX_FEATURES,
             "mcp_servers": {"shell-tool": CODEX_SERVER},
         }
         assert f"{home}/.codex/config.toml:" in done.stderr
         assert done.returncode == 0
 
+    def test_an_old_codex_gets_no_table_that_it_refuses(self, home: Path) -> None:
+        program = home / "bin" / "codex"
+        program.parent.mkdir()
+        program.write_text("#!/bin/sh\necho codex-cli 0.97.0\n")
+        program.chmod(0o755)
+        path = f"{program.parent}:{os.environ['PATH']}"
+        features = tomllib.loads(mcp_config(home, "codex", PATH=path).stdout)["features"]
+        assert features == {"shell_tool": False}
+
     def test_claude_gets_two_files(self, home: Path) -> None:
         done = mcp_config(home, "claude")
         servers, settings = documents(done.stdout)
-        server = {"type": "stdio", "command": SERVER, "args": []}
+        server = {"type": "stdio", "command": SERVER, "args": [], "alwaysLoad": True}
         assert servers == {"mcpServers": {"shell-tool": server}}
-        assert settings == {"permissions": {"deny": ["Bash"]}}
+        lists = {"allow": ["mcp__shell-tool__shell"], "deny": ["Bash"]}
+        assert settings == {"permissions": lists}
         assert f"{home}/.claude.json:" in done.stderr
         assert f"{home}/.claude/settings.json:" in done.stderr
 
@@ -87,14 +107,37 @@ class TestPrint:
         server = {"type": "stdio", "command": SERVER, "args": []}
         assert document == {"servers": {"shell-tool": server}}
 
-    def test_gemini_excludes_its_own_tool(self, home: Path) -> None:
-        (document,) = documents(mcp_config(home, "gemini").stdout)
+    def test_gemini_denies_its_own_tool(self, home: Path) -> None:
+        settings, rules = mcp_config(home, "gemini").stdout.split("# ", 1)
+        (document,) = documents(settings)
+        server = {"command": SERVER, "args": [], "timeout": 3600000, "trust": True}
+        assert document == {"mcpServers": {"shell-tool": server}}
+        rule = {"toolName": "run_shell_command", "decision": "deny", "priority": 999}
+        assert tomllib.loads("# " + rules) == {"rule": [rule]}
+        # A project's policies are not read.
+        project = mcp_config(home, "gemini", "--path", "p/settings.json")
+        (document,) = documents(project.stdout)
         assert document["tools"] == {"exclude": ["run_shell_command"]}
+
+    def test_opencode_denies_its_own_tool(self, home: Path) -> None:
+        done = mcp_config(home, "opencode", XDG_CONFIG_HOME=f"{home}/x")
+        assert f"{home}/x/opencode/opencode.json:" in done.stderr
+        (document,) = documents(done.stdout)
+        server = {"type": "local", "command": [SERVER], "timeout": 3600000}
+        assert document == {"mcp": {"shell-tool": server}, "permission": {"bash": "deny"}}
+
+    def test_zed_denies_its_own_tool_and_allows_ours(self, home: Path) -> None:
+        (document,) = documents(mcp_config(home, "zed").stdout)
+        tools = {
+            "terminal": {"always_deny": [{"pattern": ".*"}]},
+            "mcp:shell-tool:shell": {"default": "allow"},
+        }
+        assert document["agent"] == {"tool_permissions": {"tools": tools}}
 
     def test_cursor_denies_its_command_lines_shell(self, home: Path) -> None:
         servers, permissions = documents(mcp_config(home, "cursor").stdout)
         assert servers == {"mcpServers": {"shell-tool": {"command": SERVER, "args": []}}}
-        denied = {"permissions": {"allow": [], "deny": ["Shell(*)"]}}
+        denied = {"permissions": {"allow": ["Mcp(shell-tool:shell)"], "deny": ["Shell(*)"]}}
         assert permissions == {"version": 1, "editor": {"vimMode": False}, **denied}
         project = mcp_config(home, "cursor", "--path", ".cursor/mcp.json", "--write")
         assert project.returncode == 0, project.stderr
@@ -129,12 +172,15 @@ class TestWrite:
     ) -> None:
         shown = mcp_config(home, client).stdout
         assert mcp_config(home, client, "--write").returncode == 0
-        files = sorted(path for path in home.rglob("*") if path.is_file())
-        assert sum(len(path.read_text()) for path in files) == len(shown)
-        assert all(path.read_text() in shown for path in files)
+        made = files(home)
+        assert sum(len(path.read_text()) for path in made) == len(shown)
+        assert all(path.read_text() in shown for path in made)
         again = mcp_config(home, client, "--write")
-        assert again.stderr.count("nothing to change") == len(files)
-        assert sorted(path for path in home.rglob("*") if path.is_file()) == files
+        assert again.stderr.count("nothing to change") == len(made)
+        assert files(home) == made
+        assert mcp_config(home, client, "--check").returncode == 0
+        assert mcp_config(home, client, "--remove").returncode == 0
+        assert files(home) == []
 
     def test_json_keeps_what_it_has_and_the_old_file_is_kept(self, home: Path) -> None:
         path = home / "settings.json"
@@ -154,6 +200,7 @@ class TestWrite:
                     "args": ["--rules", "r"],
                     "env": {"A": "1"},
                     "timeout": 3600000,
+                    "trust": True,
                 }
             },
         }
@@ -203,7 +250,7 @@ class TestWrite:
         text = path.read_text()
         assert tomllib.loads(text) == {
             "model": "x",
-            "features": {"shell_tool": False, "other": True},
+            "features": {**CODEX_FEATURES, "other": True},
             "mcp_servers": {
                 "docs": {"command": "docs"},
                 "shell-tool": {**CODEX_SERVER, "args": ["--rules", "r"], "env": {"A": "1"}},
@@ -226,7 +273,7 @@ class TestWrite:
         done = mcp_config(home, "codex", "--write")
         assert done.returncode == 1
         assert path.read_text() == text
-        assert tomllib.loads(done.stdout)["features"] == {"shell_tool": False}
+        assert tomllib.loads(done.stdout)["features"] == CODEX_FEATURES
 
     def test_a_link_stays_a_link(self, home: Path) -> None:
         real, link = home / "dotfiles.json", home / ".claude.json"
