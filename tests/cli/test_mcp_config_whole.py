@@ -255,5 +255,6 @@ def test_toml_written_in_another_way_is_refused(text: str) -> None:
 
 
 def test_a_table_goes_and_the_next_ones_comment_stays() -> None:
-    text = '[s.t]\ncommand = "/x/codex-exec-mcp-server"\n# in it\nother = 1\n\n# of the next\n[next]\na = 1\n'
-    assert removed_text(TOML, text, {"features": {}}).endswith("# of the next\n[next]\na = 1\n")
+    following = "# of the next\n[next]\na = 1\n"
+    text = f'[s.t]\ncommand = "{COMMAND}"\n# in it\nother = 1\n\n{following}'
+    assert removed_text(TOML, text, {"features": {}}).endswith(following)
