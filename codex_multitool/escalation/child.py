@@ -1,6 +1,7 @@
 """The escalated program: started outside the sandbox as its caller would have, to its exact end."""
 
 import os
+import resource
 import signal
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import ExitStack
@@ -19,6 +20,9 @@ from codex_multitool.launcher.pool import Launcher, LauncherError, Process, Spaw
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 _ENOENT = 2
+# Its stand-in is the sandbox's to signal, its working directory perhaps the sandbox's to read: a
+# core would show what the program read, and the variables that the sandbox does not get.
+_NO_CORE = ((resource.RLIMIT_CORE, 0, 0),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,7 @@ async def start_outside(context: Context, escalated: Escalated) -> "Outside":
                 nice=inherited.nice,
                 blocked=inherited.blocked,
                 ignored=inherited.ignored,
+                limits=_NO_CORE,
             ),
         )
     # While the program starts: nothing waits for this look.

@@ -99,7 +99,7 @@ def _limits(spec: dict[str, Any], started_with: Limits) -> None:
         os.umask(spec["umask"])
     for kind, *before in started_with:
         resource.setrlimit(kind, (before[0], before[1]))
-    if spec["confinement"] is not None:
+    if _confined(spec):
         # A core file would show what the command read to whoever can read the workspace.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for kind, *wanted in spec["limits"]:
@@ -109,6 +109,14 @@ def _limits(spec: dict[str, Any], started_with: Limits) -> None:
         resource.setrlimit(kind, (_kernel(soft), _kernel(hard)))
     if spec["nice"] > os.getpriority(os.PRIO_PROCESS, 0):
         os.setpriority(os.PRIO_PROCESS, 0, spec["nice"])
+
+
+def _confined(spec: dict[str, Any]) -> bool:
+    """Whether there is a sandbox: with full access both halves of it are missing."""
+    if spec["confinement"] is None:
+        return False
+    ruleset, _, program = spec["confinement"]
+    return ruleset != NONE or bool(program)
 
 
 def _finite(limit: int) -> int:

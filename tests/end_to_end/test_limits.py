@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Iterator
+
+import pytest
 
 from tests.end_to_end.ordinary import ordinary_box, ordinary_server
 from tests.end_to_end.processes import CONFIG, running
-from tests.end_to_end.rig import KERNEL, ONLY_WORKSPACE, Box, Pairing, Start, over
+from tests.end_to_end.rig import FULL_ACCESS, KERNEL, ONLY_WORKSPACE, Box, Pairing, Start, over
 from tests.sandbox.confined import python
 
 MODES = [KERNEL, Pairing()]
@@ -78,7 +81,24 @@ def test_a_program_outside_has_the_servers_limits_whatever_its_caller_set(
     client = start(pairing, rules='prefix_rule(pattern=["sh"])\n', policy=ONLY_WORKSPACE)
     set_low = "ulimit -f 4; ulimit -n 64; ulimit -s 256"
     told = client.shell(f"{set_low}; sh -c '{ASK}; yes | head -c 100000 > big; wc -c < big'")
-    assert told.lines == [*own_limits(), "100000"]
+    assert told.lines == [*own_limits()[:-1], "0", "100000"]
+
+
+@pytest.fixture
+def cores() -> Iterator[None]:
+    """Core files as long as may be."""
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_CORE, before)
+
+
+@pytest.mark.usefixtures("cores")
+def test_cores_are_the_users_business_where_there_is_no_sandbox(start: Start) -> None:
+    client = start(KERNEL, rules='prefix_rule(pattern=["dash"])\n', policy=FULL_ACCESS)
+    assert client.shell(ASK).lines == own_limits()
+    # What a rule takes outside is another's to see by its core, whatever the policy.
+    assert client.shell("ulimit -c unlimited; dash -c 'ulimit -c'").lines == ["0"]
 
 
 MOST = 100
