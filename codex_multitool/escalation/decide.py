@@ -41,6 +41,12 @@ class Judgement:
     preserve_program_paths: bool = False
     ask_when_dangerous: bool = True
 
+    @property
+    def restricts(self) -> bool:
+        """Whether any rule forbids or asks."""
+        rules = (rule for rules in self.policy.rules.values() for rule in rules)
+        return any(rule.decision is not Decision.ALLOW for rule in rules)
+
 
 @dataclass(frozen=True, slots=True)
 class Run:

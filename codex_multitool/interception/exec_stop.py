@@ -40,11 +40,15 @@ class Resumed(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The program judged. argv: as the new program will find it."""
+    """The program judged. argv: as the new program will find it.
+
+    unseen: the file may be executed but not read, so its process does not show which it runs.
+    """
 
     device: int
     inode: int
     argv: tuple[str, ...]
+    unseen: bool = False
     command_line: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -125,8 +129,7 @@ def as_expected(tid: int, expected: Expected) -> bool:
     """Whether the thread, at its exec stop, is about to run this; False if it cannot be seen."""
     wanted = expected.command_line
     try:
-        program = os.stat(f"/proc/{tid}/exe")
-        if (program.st_dev, program.st_ino) != (expected.device, expected.inode):
+        if not _runs(tid, expected):
             return False
         file = os.open(f"/proc/{tid}/cmdline", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -137,6 +140,14 @@ def as_expected(tid: int, expected: Expected) -> bool:
         return False
     finally:
         os.close(file)
+
+
+def _runs(tid: int, expected: Expected) -> bool:
+    try:
+        program = os.stat(f"/proc/{tid}/exe")
+    except PermissionError:
+        return expected.unseen
+    return (program.st_dev, program.st_ino) == (expected.device, expected.inode)
 
 
 def _begins(file: int, size: int) -> bytes:

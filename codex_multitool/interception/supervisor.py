@@ -40,7 +40,7 @@ from codex_multitool.interception.hold import Refused
 from codex_multitool.interception.kernel import KernelError
 from codex_multitool.interception.listener import Absent, Listener, Notification
 from codex_multitool.interception.precedents import Precedents, facts_of
-from codex_multitool.interception.program import Kind, Program
+from codex_multitool.interception.program import Kind
 from codex_multitool.interception.redirect import Turned, end, redirect, refused
 from codex_multitool.interception.sealed import sealed
 from codex_multitool.interception.stand_in import UnavailableError, denial
@@ -133,9 +133,7 @@ class Supervisor:
         if isinstance(snapshot, Gone):
             return
         if isinstance(snapshot, Unreadable):
-            reason = f"this exec could not be read: {os.strerror(snapshot.errno)}"
-            self._context.record(Verdict("?", (), "deny", reason))
-            self._listener.fail(notification, errno.EACCES)
+            self._unread(notification, snapshot)
         elif snapshot.tgid in self._waiting:
             snapshot.close()
             self._waiting[snapshot.tgid].append(notification)
@@ -149,6 +147,20 @@ class Supervisor:
             self._waiting[snapshot.tgid] = deque()
             self._judge(notification, snapshot)
 
+    def _unread(self, notification: Notification, found: Unreadable) -> None:
+        """What is not known cannot be judged; it matters not where nothing is kept from anybody."""
+        if not self._confined and not self._context.judgement.restricts:
+            self._listener.resume(notification)
+            return
+        reason = f"this exec could not be read: {os.strerror(found.errno)}"
+        self._context.record(Verdict("?", (), "deny", reason))
+        if found.errno in (errno.EACCES, errno.EPERM):
+            self._context.note(
+                "a program was not executed, since its caller is not dumpable (PR_SET_DUMPABLE, "
+                "prctl(2)), as ssh-agent is: rules cannot judge what nobody may look at"
+            )
+        self._listener.fail(notification, errno.EACCES)
+
     def _judge(self, notification: Notification, snapshot: ExecSnapshot) -> None:
         try:
             request, verdict = self._decide(snapshot)
@@ -161,7 +173,7 @@ class Supervisor:
         if snapshot.flags & AT_EXECVE_CHECK:
             self._check_only(notification, snapshot, verdict)
             return
-        if isinstance(verdict, Run) and _executed(snapshot).kind is Kind.UNREADABLE:
+        if self._confined and isinstance(verdict, Run) and expected(snapshot).unseen:
             # What such a program is could not be seen at its exec stop either.
             verdict = Deny(f"{snapshot.file} cannot be read, so it cannot be judged")
         if isinstance(verdict, Deny):
@@ -362,13 +374,10 @@ class Supervisor:
 
 def expected(snapshot: ExecSnapshot) -> Expected:
     """What will stand in memory if the exec is the one that was read."""
-    program = _executed(snapshot)
-    return Expected(program.identity[0], program.identity[1], snapshot.argv_executed())
-
-
-def _executed(snapshot: ExecSnapshot) -> Program:
-    assert snapshot.executed is not None, "an exec without a program has an errno"
-    return snapshot.executed
+    program = snapshot.executed
+    assert program is not None, "an exec without a program has an errno"
+    unseen = program.kind is Kind.UNREADABLE
+    return Expected(program.identity[0], program.identity[1], snapshot.argv_executed(), unseen)
 
 
 def request_of(snapshot: ExecSnapshot, context: Context) -> ExecRequest:
