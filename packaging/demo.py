@@ -103,6 +103,14 @@ class Client:
         return dict(json.loads(line))
 
 
+def told(call: Message) -> Message:
+    """What a call came to: the half for programs, or the text if it is JSON."""
+    words = "\n".join(item["text"] for item in call["content"] if item["type"] == "text")
+    if call.get("isError"):
+        raise DemoError(f"the server runs no command: {words}")
+    return dict(call.get("structuredContent") or json.loads(words))
+
+
 class Show:
     """Runs commands, prints what happened, and fails where it is not what was told."""
 
@@ -110,21 +118,20 @@ class Show:
         self._client = client
         self._workspace = workspace
 
-    def policy(self, policy: Message, told: str) -> None:
+    def policy(self, policy: Message, title: str) -> None:
         """Put `policy` in force for the following commands."""
         state = {"sandboxPolicy": policy, "sandboxCwd": str(self._workspace)}
         self._client.request("codex/sandbox-state/update", state)
-        print(f"\n== {told}")
+        print(f"\n== {title}")
 
-    def run(self, command: str, told: str, answer: str = "decline") -> Message:
+    def run(self, command: str, title: str, answer: str = "decline") -> Message:
         """Run `command`; `answer` is what the human says, should the server ask."""
-        print(f"\n{told}\n  $ {command}")
+        print(f"\n{title}\n  $ {command}")
         asked = len(self._client.questions)
         self._client.answer = answer
         arguments = {"command": command, "workdir": str(self._workspace), "login": False}
         params = {"name": "shell", "arguments": arguments}
-        call = self._client.request("tools/call", params)
-        result: Message = json.loads(call["content"][0]["text"])
+        result = told(self._client.request("tools/call", params))
         result["questions"] = self._client.questions[asked:]
         for question in result["questions"]:
             print(f"  server asks:  {question}\n  human:        {answer}")
@@ -225,7 +232,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="codex-demo-") as folder:
         try:
             session(options, Path(folder).resolve())
-        except (DemoError, OSError, subprocess.TimeoutExpired) as error:
+        except (DemoError, OSError, ValueError, subprocess.TimeoutExpired) as error:
             sys.stdout.flush()
             print(f"demo: {error}", file=sys.stderr)
             return 1

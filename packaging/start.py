@@ -9,6 +9,8 @@ import sys
 
 from codex_multitool import roles
 
+NOT_STARTED = 125  # as of codex-linux-sandbox, which must not seem to be its command's
+
 
 def undo_locale_coercion() -> None:
     """Give LC_CTYPE back the value the process was started with.
@@ -30,8 +32,27 @@ def undo_locale_coercion() -> None:
         del os.environ["LC_CTYPE"]
 
 
+def unloadable(library: str, error: ImportError) -> str | None:
+    """What to say of an import that failed for want of the folder of dependencies."""
+    if os.path.isdir(library) or (error.name or "").startswith("codex_multitool"):
+        return None
+    return (
+        f"{sys.argv[0]}: {library} is missing, where its libraries are ({error}): "
+        "copy the whole folder that it was built in, or link to it"
+    )
+
+
 def main() -> None:
     """Run the role that argv[0] names and exit with its status."""
-    sys.path.append(os.path.realpath(sys.argv[0]) + ".lib")
+    library = os.path.realpath(sys.argv[0]) + ".lib"
+    sys.path.append(library)
     undo_locale_coercion()
-    sys.exit(roles.main(sys.argv))
+    try:
+        status = roles.main(sys.argv)
+    except ImportError as error:
+        told = unloadable(library, error)
+        if told is None:
+            raise
+        print(told, file=sys.stderr)
+        status = NOT_STARTED
+    sys.exit(status)

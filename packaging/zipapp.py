@@ -17,6 +17,7 @@ import py_compile
 import re
 import runpy
 import shutil
+import stat
 import subprocess
 import sys
 import sysconfig
@@ -30,7 +31,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "codex_multitool"
 CACHE = ROOT / "build" / "dependencies"
-_LAYOUT = "2"  # of that folder: to be changed with what `install` leaves there
+_LAYOUT = "3"  # of that folder: to be changed with what `install` leaves there
 
 # `-IS archive` would do, but then runpy finds __main__, which imports contextlib, functools and
 # importlib.util: as long again as the interpreter's own start. So the first line carries the code.
@@ -68,6 +69,15 @@ def base_interpreter() -> str:
     return interpreter
 
 
+def closed_to_others(interpreter: str) -> Path | None:
+    """What of the path to the interpreter only its owner, or the owner's group, may pass."""
+    path = Path(interpreter)
+    for each in reversed([path, *path.parents]):
+        if not each.stat().st_mode & stat.S_IXOTH:
+            return each
+    return None
+
+
 def bytecode(source: bytes, name: str) -> bytes:
     """A .pyc that is never checked against its source (PEP 552)."""
     code = compile(source, name, "exec", dont_inherit=True)
@@ -84,6 +94,8 @@ def archive_entries(prepared: Path) -> Iterator[tuple[str, bytes]]:
     """
     yield "__main__.py", b"import start\n\nstart.main()\n"  # for `python codex-multitool`
     yield "start.pyc", bytecode((ROOT / "packaging" / "start.py").read_bytes(), "start.py")
+    # Behind the bytecode in zipimport's order of search: read where that does not fit.
+    yield "start.py", other_version()
     for path in sorted(PACKAGE.rglob("*")):
         if path.is_dir() or path.suffix == ".pyc":
             continue
@@ -94,6 +106,20 @@ def archive_entries(prepared: Path) -> Iterator[tuple[str, bytes]]:
             yield name + "c", bytecode(content, name)
         else:
             yield name, content
+
+
+def other_version() -> bytes:
+    """A start module for any Python 3: it tells that this one is not of the version built for."""
+    built = ".".join(map(str, sys.version_info[:2]))
+    text = (
+        "import sys\n"
+        "def main():\n"
+        f"    sys.stderr.write('%s: built for CPython {built}, and %s is %d.%d: build it anew with "
+        "`make build PYTHON=%s`\\n' % "
+        "(sys.argv[0], sys.executable, *sys.version_info[:2], sys.executable))\n"
+        "    sys.exit(125)\n"
+    )
+    return text.encode()
 
 
 def write_archive(target: Path, head: bytes, entries: Iterator[tuple[str, bytes]]) -> int:
@@ -142,7 +168,7 @@ def tested_versions(wanted: list[str]) -> list[str]:
 
 
 def dependencies() -> Path:
-    """A folder with the dependencies, compiled; made once per set of inputs."""
+    """A folder with the dependencies as they are here, compiled; made once per set of inputs."""
     wanted = requirements()
     versions = tested_versions(wanted)
     identity = "\n".join([_LAYOUT, sys.version, sysconfig.get_platform(), *wanted, *versions, ""])
@@ -152,7 +178,7 @@ def dependencies() -> Path:
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as temporary:
         folder = Path(temporary, "lib")
-        install(folder, wanted, versions)
+        install(folder, versions)
         (folder / ".inputs").write_text(identity)
         try:
             folder.rename(target)
@@ -162,18 +188,16 @@ def dependencies() -> Path:
     return target
 
 
-def install(folder: Path, wanted: list[str], versions: list[str]) -> None:
-    """Let pip install `wanted` into `folder`, in these versions, and compile it."""
-    print("Installing the dependencies", flush=True)
-    constraints = folder.with_name("constraints.txt")
-    constraints.write_text("\n".join(versions) + "\n")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--use-pep517", "--no-compile"]
-    command += ["--target", str(folder), "--constraint", str(constraints), *wanted]
-    # A user's pip.conf may ask for what --target cannot do.
-    settings = {"PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0", "PIP_NO_INPUT": "1"}
-    if subprocess.run(command, env={**os.environ, **settings}, check=False).returncode != 0:
-        raise BuildError("pip could not install the dependencies; its messages are above")
-    shutil.rmtree(folder / "bin", ignore_errors=True)
+def install(folder: Path, versions: list[str]) -> None:
+    """Copy what pip put into the virtual environment for `versions`, and compile it."""
+    for requirement in versions:
+        distribution = metadata.distribution(requirement.partition("==")[0])
+        for file in distribution.files or ():
+            # what lies elsewhere are commands; some packages ship bytecode for their tests
+            if ".." not in file.parts and "__pycache__" not in file.parts:
+                target = folder / file
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(str(distribution.locate_file(file)), target)
     # Only for the types of starlark-pyo3; msgspec loads it where it finds it, and inspect with it,
     # which is an eighth of what the server does before its first answer.
     (folder / "typing_extensions.py").unlink(missing_ok=True)
@@ -217,7 +241,8 @@ def link(target: Path, name: str) -> None:
 
 def build(out: Path) -> None:
     """Build the executable, its dependencies and its other names into `out`."""
-    head = first_line(base_interpreter())
+    interpreter = base_interpreter()
+    head = first_line(interpreter)
     roles = runpy.run_path(str(PACKAGE / "roles.py"))
     target = out / str(roles["CLI"])
     out.mkdir(parents=True, exist_ok=True)
@@ -227,7 +252,14 @@ def build(out: Path) -> None:
         count = write_archive(target, head, archive_entries(Path(prepared)))
     for role in ("MCP_SERVER", "EXECVE_WRAPPER", "LINUX_SANDBOX"):
         link(target, str(roles[role]))
-    print(f"{target}: {count} members, {target.stat().st_size // 1024} KiB")
+    print(f"{target}: {count} members, {target.stat().st_size // 1024} KiB, for {interpreter}")
+    closed = closed_to_others(interpreter)
+    if closed:
+        print(
+            f"zipapp: for your user only: others cannot enter {closed}, and the interpreter lies "
+            "there. `make build PYTHON=/usr/bin/python3` would build for all.",
+            file=sys.stderr,
+        )
 
 
 def main() -> int:

@@ -6,8 +6,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 BUILDER = ROOT / "packaging" / "zipapp.py"
+SHELLS = ROOT / "packaging" / "shells" / "build.py"
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="codex-multitool-tests-", dir="/var/tmp")
 
@@ -23,3 +26,18 @@ def built() -> Path:
 def build(out: Path) -> None:
     """Build the executable into `out`, as `make build` does."""
     subprocess.run([sys.executable, BUILDER, "--out", out], check=True, capture_output=True)
+
+
+def patched_shell(name: str) -> Path:
+    """The patched shell that `make shells` built; skips where it is not built."""
+    path, why = _patched_shell(name)
+    if not path:
+        pytest.skip(f"no patched {name}: {why}")
+    return Path(path)
+
+
+@functools.cache
+def _patched_shell(name: str) -> tuple[str, str]:
+    command = [sys.executable, str(SHELLS), "--print-path", name]
+    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return told.stdout.strip(), told.stderr.strip()

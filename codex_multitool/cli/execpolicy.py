@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
 
 import click
 
 from codex_multitool.cli.operands import COMMAND, FILE
-from codex_multitool.execpolicy.rules import Policy
 from codex_multitool.running.usage import Group
 
 _MAXIMUM_BYTES = 16 << 20
@@ -35,8 +33,11 @@ def execpolicy() -> None:
 
 
 CHECK_HELP = """\
-Print, as JSON, which rules cover COMMAND, and the strictest decision. Without a rule that covers
-it there is no decision.
+Print, as JSON, which rules cover the words of COMMAND, and the strictest decision. Without a rule
+that covers them there is no decision. That is what Codex's own check prints.
+
+Where the server decides otherwise, as it looks at the program and at what git's options or `env`
+lead to, the member `codex_multitool` has its `decision`, and `because`.
 
 \b
 Exit status: 0 whatever the decision, 1 for rules that can't be used.
@@ -46,44 +47,6 @@ Examples:
   codex-multitool execpolicy check --rules ~/.codex/rules/default.rules git push origin main
   codex-multitool execpolicy check --resolve-host-executables -r my.rules /usr/bin/git log
 """
-
-
-@execpolicy.command(help=CHECK_HELP, context_settings=_COMMAND_LAST)
-@click.option(
-    "-r",
-    "--rules",
-    "paths",
-    type=FILE,
-    metavar="PATH",
-    multiple=True,
-    required=True,
-    help="A rules file; give the option once for each.",
-)
-@click.option("--pretty", is_flag=True, help="Print the JSON over several lines.")
-@click.option(
-    "--resolve-host-executables",
-    is_flag=True,
-    help="Let rules for a base name cover absolute paths, as host_executable() permits.",
-)
-@click.argument("command", metavar="COMMAND...", nargs=-1, required=True, type=COMMAND)
-def check(
-    paths: tuple[str, ...], pretty: bool, resolve_host_executables: bool, command: tuple[str, ...]
-) -> None:
-    """Print, as JSON, which rules cover COMMAND, and the strictest decision."""
-    from codex_multitool.execpolicy.evaluate import matches, to_object
-
-    policy = _policy(paths)
-    matched = matches(
-        policy, command, resolve_host_executables=resolve_host_executables, cwd=_cwd()
-    )
-    text = json.dumps(
-        to_object(matched),
-        ensure_ascii=False,
-        indent=2 if pretty else None,
-        separators=(",", ": ") if pretty else (",", ":"),
-    )
-    # Bytes: words of a command need not be UTF-8.
-    click.echo(os.fsencode(text))
 
 
 _RULES = click.option(
@@ -96,13 +59,63 @@ _RULES = click.option(
     help="A rules file; may be given again.  [default: those in $CODEX_HOME/rules "
     "and those that config.toml names]",
 )
+_SANDBOX = click.option(
+    "--sandbox",
+    type=click.Choice(["read-only", "workspace-write", "danger-full-access"]),
+    help="What the sandbox may write, and so which programs no rule may let out of it.  [default: "
+    "as configured, else read-only]",
+)
+_PRESERVE = click.option("--preserve-program-paths", is_flag=True, help="As the server's option.")
+
+
+@execpolicy.command(help=CHECK_HELP, context_settings=_COMMAND_LAST)
+@_RULES
+@click.option("--pretty", is_flag=True, help="Print the JSON over several lines.")
+@click.option(
+    "--resolve-host-executables",
+    is_flag=True,
+    help="Let rules for a base name cover absolute paths, as host_executable() permits.",
+)
+@click.argument("command", metavar="COMMAND...", nargs=-1, required=True, type=COMMAND)
+def check(
+    paths: tuple[str, ...], pretty: bool, resolve_host_executables: bool, command: tuple[str, ...]
+) -> None:
+    """Print, as JSON, which rules cover COMMAND, and the strictest decision."""
+    from codex_multitool.cli.expectations import NONE
+    from codex_multitool.cli.judging import answer_of, judge_of, working_folder
+    from codex_multitool.execpolicy.evaluate import matches, to_object
+    from codex_multitool.running.judged import NO_RULE
+
+    judge = judge_of(paths)
+    matched = matches(
+        judge.judgement.policy,
+        command,
+        resolve_host_executables=resolve_host_executables,
+        cwd=working_folder(),
+    )
+    found = to_object(matched)
+    answer = answer_of(judge, command)
+    if answer.decision != found.get("decision", NONE):
+        because = answer.reason or NO_RULE
+        found["codex_multitool"] = {"decision": answer.decision, "because": because}
+    text = json.dumps(
+        found,
+        ensure_ascii=False,
+        indent=2 if pretty else None,
+        separators=(",", ": ") if pretty else (",", ":"),
+    )
+    # Bytes: words of a command need not be UTF-8.
+    click.echo(os.fsencode(text))
+
 
 EXPLAIN_HELP = """\
 Show what would become of CMD: the file it runs, by which names it is judged, every rule that was
 considered and where it stands, and the decision.
 
-One word with blanks in it is a script: each command that stands in it is explained. What the
-script computes cannot be known before it runs.
+One word with blanks in it is a script: each command that stands in it is explained. What a command
+runs in turn (`env`, `sh -c`) is judged, too, as the kernel tells of it; what a script computes
+cannot be known before it runs. A program that is not installed is judged by its name: as the first
+path that host_executable lists for it, else as one in /usr/bin.
 
 \b
 Exit status: 0 whatever the decision, 1 for rules that can't be used.
@@ -117,62 +130,48 @@ Examples:
 
 @execpolicy.command(help=EXPLAIN_HELP, context_settings=_COMMAND_LAST)
 @_RULES
-@click.option(
-    "--sandbox",
-    type=click.Choice(["read-only", "workspace-write", "danger-full-access"]),
-    default="read-only",
-    show_default=True,
-    help="What the sandbox may write, and so which programs no rule may let out of it.",
-)
-@click.option("--preserve-program-paths", is_flag=True, help="As the server's option.")
+@_SANDBOX
+@_PRESERVE
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array, a command each.")
 @click.argument("command", metavar="CMD...", nargs=-1, required=True, type=COMMAND)
 def explain(
     paths: tuple[str, ...],
-    sandbox: str,
+    sandbox: str | None,
     preserve_program_paths: bool,
     as_json: bool,
     command: tuple[str, ...],
 ) -> None:
     """Show how a command is judged."""
     from codex_multitool.cli import explain as explaining
-    from codex_multitool.escalation.decide import Judgement
-    from codex_multitool.sandbox.policy import SandboxPolicy, writable_roots
+    from codex_multitool.cli.judging import judge_of, working_folder
 
-    judgement = Judgement(_policy(paths or _users_files()), preserve_program_paths)
-    workdir = _cwd()
-    if workdir is None:
+    if working_folder() is None:
         raise click.ClickException("the current folder was removed; go to another one")
-    # As the server has it; shared memory and terminals lie in /dev.
-    roots = ["/dev", *writable_roots(SandboxPolicy(sandbox), workdir, os.environ)]
-    writable = [os.path.realpath(root) for root in roots]
-    try:
-        commands = explaining.commands_of(command)
-    except explaining.ExplainError as error:
-        raise click.ClickException(str(error)) from None
-    found = [
-        explaining.explain(judgement, words, workdir=workdir, writable=writable)
-        for words in commands
-    ]
+    judge = judge_of(paths, sandbox, preserve_program_paths)
+    found = judge.script(command)
+    if not found:
+        raise click.ClickException("no command is found in this script")
     if as_json:
-        text = json.dumps([explaining.to_object(it) for it in found], ensure_ascii=False, indent=2)
+        objects = [explaining.to_object(judge.judgement, it) for it in found]
+        text = json.dumps(objects, ensure_ascii=False, indent=2)
     else:
-        text = "\n\n".join(explaining.to_text(it) for it in found)
+        text = "\n\n".join(explaining.to_text(judge.judgement, it) for it in found)
     click.echo(os.fsencode(text))
 
 
 TEST_HELP = """\
-Check that the rules say what FILE expects. Each line is a decision, then a command; empty lines
-and lines that begin with # are left out:
+Check that the server does what FILE expects. Each line is a decision, then a command; empty lines
+and lines that begin with # are left out. `-` is stdin.
 
 \b
-  forbidden  git push --force
-  prompt     git push origin main
-  allow      /usr/bin/make test
-  none       ls -l                     # no rule covers it
+  forbidden  git push --force          # it is refused
+  prompt     git push origin main      # you are asked
+  allow      /usr/bin/make test        # it runs outside the sandbox
+  none       ls -l                     # it runs inside
 
-The words are split as a shell would. Rules for a base name cover an absolute path as
-host_executable() permits.
+The words are split as a shell would, and judged as `explain` has it; its words (deny, ask,
+escalate, run) will do, too. A program that is not installed, as on another machine, is judged by
+its name.
 
 \b
 Exit status: 0 if all expectations hold, else 1.
@@ -180,32 +179,40 @@ Exit status: 0 if all expectations hold, else 1.
 \b
 Examples:
   codex-multitool execpolicy test --rules my.rules expectations.txt
+  echo 'forbidden git push' | codex-multitool execpolicy test -
 """
 
 
 @execpolicy.command(help=TEST_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @_RULES
+@_SANDBOX
+@_PRESERVE
 @click.argument("file", type=FILE)
-def test(paths: tuple[str, ...], file: str) -> None:
+def test(
+    paths: tuple[str, ...], sandbox: str | None, preserve_program_paths: bool, file: str
+) -> None:
     """Hold the rules to a file of expectations."""
     from codex_multitool.cli.expectations import ExpectationError, expectations, failure
+    from codex_multitool.cli.judging import answer_of, judge_of
 
+    name = "stdin" if file == "-" else file
     try:
-        with open(file, "rb") as opened:
+        with open(0 if file == "-" else file, "rb", closefd=file != "-") as opened:
             content = opened.read(_MAXIMUM_BYTES + 1)
         if len(content) > _MAXIMUM_BYTES:
-            raise click.ClickException(f"{file}: larger than {_MAXIMUM_BYTES >> 20} MiB")
-        expected = expectations(file, content.decode())
+            raise click.ClickException(f"{name}: larger than {_MAXIMUM_BYTES >> 20} MiB")
+        expected = expectations(name, content.decode())
     except OSError as error:
-        raise click.ClickException(f"{file}: {error.strerror}") from error
+        raise click.ClickException(f"{name}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise click.ClickException(f"{file}: {error}") from error
+        raise click.ClickException(f"{name}: {error}") from error
     except ExpectationError as error:
         raise click.ClickException(str(error)) from error
-    policy = _policy(paths or _users_files())
-    failures = [told for it in expected if (told := failure(policy, it)) is not None]
-    for told in failures:
-        click.echo(told)
+    judge = judge_of(paths, sandbox, preserve_program_paths)
+    told = (failure(it, answer_of(judge, it.command)) for it in expected)
+    failures = [it for it in told if it is not None]
+    for it in failures:
+        click.echo(it)
     click.echo(f"{len(expected) - len(failures)} of {len(expected)} expectations hold")
     if failures:
         sys.exit(1)
@@ -238,44 +245,3 @@ def fmt(check: bool, paths: tuple[str, ...]) -> None:
     from codex_multitool.cli.execpolicy_fmt import format_all
 
     sys.exit(format_all(paths, check=check))
-
-
-def _users_files() -> list[str]:
-    """The rules files the server would read, those that config.toml names included."""
-    from codex_multitool.config.errors import ConfigError
-    from codex_multitool.config.home import codex_home
-    from codex_multitool.config.layers import load
-    from codex_multitool.config.rules_files import rules_files
-
-    try:
-        return [*rules_files(codex_home(os.environ)), *load(os.environ, _cwd()).rules]
-    except ConfigError as error:
-        raise click.ClickException(str(error)) from None
-
-
-def _policy(paths: Sequence[str]) -> Policy:
-    """The policy of these files."""
-    from codex_multitool.config.rules_files import read_rules
-    from codex_multitool.execpolicy.parser import Source, parse
-    from codex_multitool.execpolicy.rules import RulesError
-
-    sources: list[Source] = []
-    for path in paths:
-        try:
-            sources.append(read_rules(path))
-        except OSError as error:
-            reason = f"failed to read policy at {path}: {error.strerror}"
-            raise click.ClickException(reason) from error
-        except RulesError as error:
-            raise click.ClickException(f"failed to read policy at {path}\n{error}") from error
-    try:
-        return parse(sources)
-    except RulesError as error:
-        raise click.ClickException(f"failed to parse policy at {error.path}\n{error}") from error
-
-
-def _cwd() -> str | None:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:  # it was removed; relative programs then lie nowhere
-        return None

@@ -1,4 +1,4 @@
-"""What rules are expected to say: a file's lines, and whether a policy holds to them — pure."""
+"""What rules are expected to say: a file's lines, and whether an answer holds to one — pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from codex_multitool.execpolicy.evaluate import matches, strictest
-from codex_multitool.execpolicy.rules import Decision, Policy
+from codex_multitool.execpolicy.rules import Decision
 
 NONE = "none"
-_WORDS = (*(decision.word for decision in Decision), NONE)
+WORDS = (*(decision.word for decision in Decision), NONE)
+# As `explain` calls what becomes of a command.
+EXPLAINED = {"escalate": "allow", "ask": "prompt", "deny": "forbidden", "run": NONE, "none": NONE}
 
 
 class ExpectationError(Exception):
@@ -26,6 +27,18 @@ class Expectation:
     command: Sequence[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What becomes of the command, in the same words. places: of the rules that say so, if any.
+
+    reason: in a sentence; empty where there is none, for no rule says anything.
+    """
+
+    decision: str
+    places: Sequence[str]
+    reason: str
+
+
 def expectations(path: str, text: str) -> list[Expectation]:
     """What the text expects; raises ExpectationError."""
     found = []
@@ -37,22 +50,22 @@ def expectations(path: str, text: str) -> list[Expectation]:
             raise ExpectationError(f"{where}: {error}") from None
         if not words:
             continue
-        if words[0] not in _WORDS or len(words) == 1:
-            raise ExpectationError(f"{where}: write one of {', '.join(_WORDS)}, then a command")
-        found.append(Expectation(where, words[0], words[1:]))
+        decision = EXPLAINED.get(words[0], words[0])
+        if decision not in WORDS or len(words) == 1:
+            raise ExpectationError(f"{where}: write one of {', '.join(WORDS)}, then a command")
+        found.append(Expectation(where, decision, words[1:]))
     if not found:
         raise ExpectationError(f"{path}: no line states an expectation")
     return found
 
 
-def failure(policy: Policy, expected: Expectation) -> str | None:
-    """How the policy does not hold to it; None if it does."""
-    matched = matches(policy, expected.command, resolve_host_executables=True)
-    decision = strictest(matched)
-    found = NONE if decision is None else decision.word
-    if found == expected.decision:
+def failure(expected: Expectation, answer: Answer) -> str | None:
+    """How the answer does not hold to it; None if it does."""
+    if answer.decision == expected.decision:
         return None
-    places = [str(match.rule.location) for match in matched if match.decision is decision]
-    because = f" by {', '.join(places)}" if places else ""
+    because = f": {answer.reason}" if answer.reason else ""
+    if answer.places:
+        because = f" by {', '.join(answer.places)}"
     command = shlex.join(expected.command)
-    return f"{expected.where}: {command}: expected {expected.decision}, is {found}{because}"
+    wrong = f"expected {expected.decision}, is {answer.decision}{because}"
+    return f"{expected.where}: {command}: {wrong}"

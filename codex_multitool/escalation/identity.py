@@ -87,6 +87,13 @@ def exec_request(
     return ExecRequest(tuple(names), argv, workdir, tuple(also), reason, yours)
 
 
+def named_request(path: str, argv: Command, workdir: str, writable: Collection[str]) -> ExecRequest:
+    """The request for a program that is not there, as far as its path, absolute, tells."""
+    lies = f"{path} lies where the sandbox can write" if beneath(path, writable) else None
+    meant = _meant((path, *argv[1:]), argv)
+    return ExecRequest((path,), argv, workdir, tuple(meant), untrusted=lies)
+
+
 def untrusted(program: Program, writable: Collection[str]) -> str | None:
     """Why the sandbox could have written or replaced the program; None if it could not."""
     if program.path is None:

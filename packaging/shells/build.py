@@ -115,8 +115,8 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def missing_packages(recipes: Sequence[Recipe]) -> list[str]:
-    headers = HEADERS | dict(pair for recipe in recipes for pair in recipe.headers)
+def missing_packages(recipe: Recipe) -> list[str]:
+    headers = HEADERS | dict(recipe.headers)
     missing = {package for command, package in COMMANDS.items() if not shutil.which(command)}
     missing |= {package for header, package in headers.items() if not _has_header(header)}
     return sorted(missing)
@@ -126,27 +126,15 @@ def _has_header(header: str) -> bool:
     return Path("/usr/include", header).exists()
 
 
-def require_packages(recipes: Sequence[Recipe], *, install: bool) -> None:
-    """Check for what the builds need; install it through the system's apt when told to."""
-    if not recipes:
-        return
+def require_packages(recipe: Recipe) -> None:
+    """Check for what the build needs. Raises NotHereError."""
     if not shutil.which("apt-get"):
         raise NotHereError("apt-get is not here: the sources are had from Debian or Ubuntu only")
-    packages = missing_packages(recipes)
-    if not packages:
-        return
-    command = f"apt-get install {' '.join(packages)}"
-    if not install or os.geteuid() != 0:
-        how = "or run this as root with --install-packages"
-        raise NotHereError(f"packages are missing; install them with: {command} ({how})")
-    say(f"installing {' '.join(packages)}")
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for arguments in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
-        done = subprocess.run(
-            ["apt-get", "-q", *arguments], env=environment, stdout=sys.stderr, check=False
+    packages = missing_packages(recipe)
+    if packages:
+        raise NotHereError(
+            f"{recipe.name}: packages are missing; as root: apt-get install {' '.join(packages)}"
         )
-        if done.returncode:
-            raise BuildError(f"apt-get {arguments[0]} failed; try: {command}")
 
 
 def inputs_digest(recipe: Recipe, sources: str) -> str:
@@ -286,19 +274,44 @@ def point(link: Path, target: Path) -> None:
     fresh.rename(link)
 
 
-def provide(recipes: Sequence[Recipe], options: argparse.Namespace) -> None:
-    """Build what was not built from these inputs before, and print where the shells are."""
-    sources = debian_sources.machine_sources(options.suite)
-    built = {recipe.name: existing_build(recipe, sources) for recipe in recipes}
-    require_packages(
-        [recipe for recipe in recipes if not built[recipe.name]], install=options.install_packages
-    )
-    for recipe in recipes:
-        binary = built[recipe.name] or build(recipe, sources, options.suite, options.jobs)
-        link = stable_path(recipe.name, options.suite)
-        point(link, binary)
-        sys.stdout.write(f"{link}\n")
-        sys.stdout.flush()
+def why_missing(name: str, suite: str | None) -> Path:
+    """Where it is written why the last build of a shell failed."""
+    return stable_path(name, suite).with_name(f"{name}.missing")
+
+
+def provide(recipe: Recipe, options: argparse.Namespace) -> int:
+    """Build what was not built from these inputs before, and print where it is; an exit status."""
+    reason = why_missing(recipe.name, options.suite)
+    reason.unlink(missing_ok=True)
+    try:
+        sources = debian_sources.machine_sources(options.suite)
+        binary = existing_build(recipe, sources)
+        if not binary:
+            require_packages(recipe)
+            binary = build(recipe, sources, options.suite, options.jobs)
+    except (BuildError, debian_sources.SourceError) as error:
+        say(f"build.py: {error}")
+        reason.parent.mkdir(exist_ok=True)
+        reason.write_text(f"{error}\n", encoding="utf-8")
+        here = isinstance(error, BuildError) and not isinstance(error, NotHereError)
+        return 1 if here else os.EX_UNAVAILABLE
+    link = stable_path(recipe.name, options.suite)
+    point(link, binary)
+    sys.stdout.write(f"{link}\n")
+    sys.stdout.flush()
+    return 0
+
+
+def print_path(name: str, suite: str | None) -> int:
+    """Print where a shell is that was built; an exit status."""
+    path = stable_path(name, suite)
+    if os.access(path, os.X_OK):
+        sys.stdout.write(f"{path}\n")
+        return 0
+    reason = why_missing(name, suite)
+    why = reason.read_text(encoding="utf-8") if reason.exists() else f"{path} is not there\n"
+    say(f"build.py: {name} is not built: {why.rstrip()}")
+    return 1
 
 
 def known_shell(name: str) -> str:
@@ -321,33 +334,21 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--print-path", metavar="SHELL", choices=RECIPES, help="print its path; build nothing"
     )
-    parser.add_argument(
-        "--install-packages", action="store_true", help="install what is missing (as root)"
-    )
     parser.add_argument("--jobs", type=int, default=2, help="of make; default: 2")
     return parser.parse_args(argv)
 
 
 def main(argv: list[str]) -> int:
     options = parse_arguments(argv)
+    if options.print_path:
+        return print_path(options.print_path, options.suite)
+    names = options.shell or list(RECIPES)
     try:
-        if options.print_path:
-            path = stable_path(options.print_path, options.suite)
-            if not os.access(path, os.X_OK):
-                raise BuildError(f"{options.print_path} is not built: {path} is not there")
-            sys.stdout.write(f"{path}\n")
-            return 0
         with locked(cache_folder() / "shells"):
-            provide([RECIPES[name] for name in options.shell or RECIPES], options)
-    except (NotHereError, debian_sources.SourceError) as error:
-        say(f"build.py: {error}")
-        return os.EX_UNAVAILABLE
-    except BuildError as error:
-        say(f"build.py: {error}")
-        return 1
+            statuses = {provide(RECIPES[name], options) for name in names}  # one without the other
     except KeyboardInterrupt:
         return 130
-    return 0
+    return 1 if 1 in statuses else max(statuses)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,9 @@ APT::Sandbox::User "root";
 Acquire::Languages "none";
 """
 
+# How apt-get tells that a file of the index is not there.
+GONE = r"^E: Failed to fetch (\S+)\s+(404|File not found)\b"
+
 
 class SourceError(Exception):
     """The source package could not be had."""
@@ -176,6 +179,13 @@ def fetch(name: str, sources: str, root: Path) -> SourcePackage:
     downloads = root / "downloads"
     fetched = _apt_get(configuration, [*source, "--download-only"], downloads)
     if fetched.returncode:
+        gone = re.search(GONE, fetched.stderr, re.MULTILINE)
+        if gone and not update.returncode:
+            raise SourceError(
+                f"the mirror lists {name} {found[2]}, but has no such file: {gone[1]} ({gone[2]}). "
+                "Try again later, or another mirror; only what needs a patched "
+                f"{name} goes without"
+            )
         raise SourceError(f"apt could not download {found[1]}:\n{_complaints(update, fetched)}")
     return SourcePackage(downloads / found[1], found[2])
 

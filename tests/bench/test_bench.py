@@ -16,11 +16,10 @@ from bench.measures import MEASURES
 from bench.report import BEGIN, END, number
 from bench.subjects import ROOT
 from tests import peer
-from tests.executables import built
+from tests.executables import built, patched_shell
 
 ROWS = [row for measure in MEASURES for row in measure.rows]
 PAGE = ROOT / "docs" / "performance.md"
-BUILD_SHELLS = ROOT / "packaging" / "shells" / "build.py"
 
 
 def bench(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -42,10 +41,7 @@ def installed() -> None:
         peer.original()
     except peer.Unavailable as reason:
         pytest.skip(f"the original is not to be had: {reason}")
-    command = [sys.executable, str(BUILD_SHELLS), "--print-path", "bash"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    if found.returncode != 0:
-        pytest.skip(f"no patched bash: {found.stderr.strip()}")
+    patched_shell("bash")
 
 
 def cells(line: str) -> list[str]:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from codex_multitool import roles
 from tests.cli.terminal import Terminal
-from tests.executables import ROOT, built
+from tests.executables import built, patched_shell
 
 TAB, ENTER = b"\t", b"\r"
-BUILD_SHELLS = ROOT / "packaging" / "shells" / "build.py"
 # What an interactive shell reads instead of anybody's start-up files.
 QUIET = {"bash": ["--norc", "--noprofile"], "zsh": ["-f"], "fish": ["--no-config"]}
 SETUP = {
@@ -42,9 +40,7 @@ def shell_path(name: str) -> str:
     """A shell of that name: the system's, or the patched one; with what it completes by."""
     found = shutil.which(name) or ""
     if not found and name != "fish":
-        command = [sys.executable, str(BUILD_SHELLS), "--print-path", name]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-        found = done.stdout.strip()
+        found = str(patched_shell(name))
     if not found:
         pytest.skip(f"{name} is not installed")
     if name == "zsh":

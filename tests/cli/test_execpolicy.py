@@ -56,7 +56,7 @@ def test_every_rules_option_counts(rules: str, tmp_path: Path) -> None:
 
 
 def test_host_executables_are_resolved_on_request(rules: str) -> None:
-    assert check("-r", rules, "/usr/bin/git", "push").stdout == '{"matchedRules":[]}\n'
+    assert check("-r", rules, "/usr/bin/git", "push").stdout.startswith('{"matchedRules":[],')
     result = check("-r", rules, "--resolve-host-executables", "/usr/bin/git", "push")
     assert '"decision":"forbidden","resolvedProgram":"/usr/bin/git"}' in result.stdout
 
@@ -80,7 +80,7 @@ def test_a_command_may_begin_with_a_dash_behind_two_of_them(tmp_path: Path) -> N
     assert '"matchedPrefix":["-x","--pretty"]' in result.stdout
 
 
-@pytest.mark.parametrize("arguments", [[], ["git"], ["--rules"], ["git", "--rules", "x"]])
+@pytest.mark.parametrize("arguments", [[], ["--rules"], ["--rules", "x"]])
 def test_missing_arguments_are_a_usage_error(arguments: list[str]) -> None:
     result = check(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from codex_multitool import roles
+from tests.cli.exec_ground import Ground
 from tests.executables import built
 
 
@@ -37,11 +38,14 @@ def folder(tmp_path: Path) -> Path:
     return programs
 
 
-def execpolicy(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+def execpolicy(
+    folder: Path, *words: str | Path, typed: str = ""
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [built() / roles.CLI, "execpolicy", *words],
         cwd=folder,
         env={"PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder)},
+        input=typed,
         capture_output=True,
         text=True,
         check=False,
@@ -163,3 +167,76 @@ class TestExpectations:
         done = execpolicy(folder, "test", "--rules", rules, "missing")
         assert (done.returncode, done.stdout) == (1, "")
         assert "missing: No such file" in done.stderr
+
+    def test_it_goes_by_what_the_server_does(self, rules: Path, folder: Path) -> None:
+        text = """
+            forbidden git -C dir push
+            deny      env git push
+            forbidden 'ls; git push'
+            prompt    rm -rf x
+            none      env            # a rule allows it, but host_executable lists another
+            run       ls
+            forbidden /elsewhere/git --no-pager push
+        """
+        done = execpolicy(folder, "test", "--rules", rules, "-", typed=text)
+        assert (done.stdout, done.returncode) == ("7 of 7 expectations hold\n", 0)
+        done = execpolicy(folder, "test", "-r", rules, "-", typed="allow rm -rf x\nallow tool\n")
+        assert done.stdout == (
+            "stdin:1: rm -rf x: expected allow, is prompt: rm deletes whole directories; "
+            "if accepted, it runs in the sandbox\n1 of 2 expectations hold\n"
+        )
+
+    def test_what_the_sandbox_can_write_is_not_allowed(self, rules: Path, folder: Path) -> None:
+        words = ("test", "--rules", rules, "--sandbox", "workspace-write", "-")
+        assert execpolicy(folder, *words, typed="none tool").returncode == 0
+        done = execpolicy(folder, *words, typed="allow tool")
+        assert "is none: rule `tool`" in done.stdout
+        assert "lies where the sandbox can write" in done.stdout
+
+
+def test_check_says_in_a_member_of_its_own_where_the_server_goes_further(
+    rules: Path, folder: Path
+) -> None:
+    done = execpolicy(folder, "check", "-r", rules, "git", "-C", "dir", "push")
+    found = json.loads(done.stdout)
+    assert list(found) == ["matchedRules", "decision", "codex_multitool"]
+    assert found["decision"] == "prompt"
+    assert found["codex_multitool"]["decision"] == "forbidden"
+    assert "Execution forbidden by policy: no pushes" in found["codex_multitool"]["because"]
+    done = execpolicy(folder, "check", "-r", rules, "git", "push")
+    assert list(json.loads(done.stdout)) == ["matchedRules", "decision"]
+
+
+def test_check_goes_by_the_users_rules(folder: Path) -> None:
+    (folder / ".codex" / "rules").mkdir(parents=True)
+    (folder / ".codex" / "rules" / "my.rules").write_text('prefix_rule(["tool"], "forbidden")')
+    assert json.loads(execpolicy(folder, "check", "tool").stdout)["decision"] == "forbidden"
+
+
+COMMANDS = (
+    "git status", "git -C . push", "git push", "env git push", "sh -c 'git push'", "touch x",
+    "env touch x", "timeout 9 git -C . push", "/usr/bin/git --no-pager push", "tac /dev/null",
+    "env A=b ls /", "rm -rf x",
+)  # fmt: skip
+
+
+def test_exec_decides_as_it_is_explained(ground: Ground) -> None:
+    ground.rules(
+        'prefix_rule(["git", "push"], "forbidden")\nprefix_rule(["tac"])\n'
+        'prefix_rule(["touch"], "prompt")\n'
+    )
+    script = "; ".join(COMMANDS)
+    told = subprocess.run(
+        [built() / roles.CLI, "execpolicy", "explain", "--json", script],
+        cwd=ground.workspace,
+        env=ground.environment(),
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    explained = [it["decision"] for it in json.loads(told.stdout)]
+    done = ground.run("--json", script)
+    decided = [it["decision"] for it in json.loads(done.stdout.splitlines()[-1])["decisions"]]
+    # Nobody is here to be asked, and what runs inside without a word is not listed.
+    assert [it.replace("ask", "deny") for it in explained if it != "run"] == decided
+    assert len(decided) == len(COMMANDS) - 2

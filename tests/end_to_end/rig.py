@@ -7,7 +7,6 @@ import functools
 import os
 import shutil
 import subprocess
-import sys
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ import pytest
 from tests import peer
 from tests.end_to_end.client import Answer, Client, accept
 from tests.end_to_end.processes import CONFIG, MARK, marked, wait_until
+from tests.executables import patched_shell
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DIST = Path(os.environ.get("CODEX_MULTITOOL_DIST") or ROOT / "dist")
@@ -203,17 +203,7 @@ def shell_path(name: str) -> Path:
         return _original().bash
     if name == "system-bash":
         return Path(which("bash"))
-    builder = ROOT / "packaging" / "shells" / "build.py"
-    told = subprocess.run(
-        [sys.executable, str(builder), "--print-path", name],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    path = Path(told.stdout.strip()).resolve()  # a rebuild may exchange the link
-    assert path.exists(), f"the patched {name} is not built: run make shells"
-    return path
+    return patched_shell(name).resolve()  # a rebuild may exchange the link
 
 
 @functools.cache

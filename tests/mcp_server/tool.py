@@ -1,9 +1,6 @@
 """The tool `shell` on real launchers, shells and sandboxes, without a protocol around it."""
 
 import functools
-import os
-import subprocess
-import sys
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -88,18 +85,7 @@ def way(name: str) -> Way:
 
 def patched_shell() -> str:
     """The patched bash; skips where it is not built."""
-    path = patched_shell_path()
-    if not os.path.exists(path):
-        pytest.skip("the patched bash is not built: run make shells")
-    return path
-
-
-@functools.cache
-def patched_shell_path() -> str:
-    """Where `make shells` puts the patched bash."""
-    builder = executables.ROOT / "packaging" / "shells" / "build.py"
-    command = [sys.executable, str(builder), "--print-path", "bash"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return str(executables.patched_shell("bash"))
 
 
 @functools.cache

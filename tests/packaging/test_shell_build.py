@@ -193,6 +193,15 @@ def test_an_absent_source_package_is_an_error(archive: Path, tmp_path: Path) -> 
         debian_sources.fetch("zsh", sources_of(archive), tmp_path / "apt")
 
 
+def test_a_file_that_the_mirror_lacks_is_told_as_that(archive: Path, tmp_path: Path) -> None:
+    (archive / "bash_5.2.88.dsc").unlink()
+    with pytest.raises(debian_sources.SourceError) as raised:
+        debian_sources.fetch("bash", sources_of(archive), tmp_path / "apt")
+    assert str(raised.value).startswith(
+        f"the mirror lists bash 5.2.88, but has no such file: file:{archive}/./bash_5.2.88.dsc"
+    )
+
+
 def test_a_patch_that_does_not_apply_stops_the_build(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,7 +252,7 @@ def test_missing_tools_are_named_in_one_line(tmp_path: Path) -> None:
     done = run("bash", cache=tmp_path / "cache", path=only_apt(tmp_path / "bin"))
     assert done.returncode == os.EX_UNAVAILABLE
     assert done.stderr.count("\n") == 1
-    assert "install them with: apt-get install dpkg-dev gcc make patch" in done.stderr
+    assert "as root: apt-get install dpkg-dev gcc make patch" in done.stderr
 
 
 def test_a_second_run_waits_for_the_first(tmp_path: Path) -> None:
@@ -269,6 +278,17 @@ def test_the_path_of_what_is_not_built_is_an_error(tmp_path: Path) -> None:
     done = run("--print-path", "zsh", cache=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"build.py: zsh is not built: {tmp_path}/shells/zsh is not there\n"
+
+
+def test_the_path_of_what_could_not_be_built_is_an_error_that_says_why(tmp_path: Path) -> None:
+    cache, path = tmp_path / "cache", only_apt(tmp_path / "bin")
+    failed = run(cache=cache, path=path)
+    assert failed.returncode == os.EX_UNAVAILABLE
+    for shell in ("bash", "zsh"):  # one does not keep the other from being tried
+        told = f"{shell}: packages are missing; as root: apt-get install dpkg-dev"
+        assert f"build.py: {told}" in failed.stderr
+        asked = run("--print-path", shell, cache=cache)
+        assert asked.stderr.startswith(f"build.py: {shell} is not built: {told}")
 
 
 def test_an_unknown_shell_is_refused() -> None:

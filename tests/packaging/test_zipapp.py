@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from importlib import metadata
@@ -150,6 +151,49 @@ class TestStart:
         assert "codex_multitool.execve_wrapper" in imported
         assert not imported & {"runpy", "importlib.util", "site", "zlib", "click", "msgspec"}
 
+    @pytest.mark.parametrize("name", [*NAMES, "another-name"])
+    def test_without_its_libraries_it_says_so_in_a_line(
+        self, dist: Path, tmp_path: Path, name: str
+    ) -> None:
+        shutil.copy(dist / roles.CLI, tmp_path / name)
+        done = run(tmp_path / name, "--version")
+        if name == roles.EXECVE_WRAPPER:  # it needs none of them
+            assert done.returncode == 0
+            return
+        assert done.returncode == 125
+        assert done.stderr.count("\n") == 1
+        assert f"{tmp_path / name}.lib is missing" in done.stderr
+
+    def test_failed_import_of_another_kind_is_not_blamed_on_them(
+        self, dist: Path, tmp_path: Path
+    ) -> None:
+        shutil.copy(dist / roles.CLI, tmp_path)
+        (tmp_path / f"{roles.CLI}.lib").mkdir()
+        (tmp_path / f"{roles.CLI}.lib/click.py").write_text("import nothing_of_that_name\n")
+        done = run(tmp_path / roles.CLI, "--version")
+        assert "No module named 'nothing_of_that_name'" in done.stderr
+        assert "is missing, where" not in done.stderr
+
+    def test_another_version_of_the_interpreter_is_told(self, dist: Path, tmp_path: Path) -> None:
+        # Bytecode of another version: what the interpreter looks at is its magic number.
+        magic = importlib.util.MAGIC_NUMBER
+        other = (int.from_bytes(magic[:2], "little") + 1).to_bytes(2, "little") + magic[2:]
+        with (
+            zipfile.ZipFile(dist / roles.CLI) as built_for,
+            zipfile.ZipFile(tmp_path / "tool", "w") as changed,
+        ):
+            for member in built_for.infolist():
+                content = built_for.read(member)
+                if member.filename.endswith(".pyc"):
+                    content = other + content[4:]
+                changed.writestr(member.filename, content)
+        done = run(sys.executable, "-IS", tmp_path / "tool", "--version")
+        version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        assert done.returncode == 125
+        assert done.stderr.count("\n") == 1
+        assert f"built for CPython {version}, and {sys.executable} is {version}" in done.stderr
+        assert f"make build PYTHON={sys.executable}" in done.stderr
+
     @pytest.mark.parametrize("environ", [{}, {"LC_CTYPE": "C"}, {"LC_CTYPE": "C.UTF-8"}])
     def test_environment_is_as_found(self, dist: Path, environ: dict[str, str]) -> None:
         done = run(dist / roles.LINUX_SANDBOX, *FULL_ACCESS, "--", "/usr/bin/env", env=environ)
@@ -165,6 +209,18 @@ class TestBuilder:
     def test_interpreter_with_too_long_a_path_is_refused(self, builder: ModuleType) -> None:
         with pytest.raises(builder.BuildError, match="too long"):
             builder.first_line("/" + "x" * 200)
+
+    def test_interpreter_that_others_cannot_reach_is_noticed(self, builder: ModuleType) -> None:
+        with tempfile.TemporaryDirectory(prefix="reach-", dir="/var/tmp") as folder:
+            home = Path(folder)
+            (home / "bin").mkdir(0o755)
+            (home / "bin/python3").touch(0o755)
+            interpreter = str(home / "bin/python3")
+            assert builder.closed_to_others(interpreter) == home  # as mkdtemp(3) makes them
+            home.chmod(0o755)
+            assert builder.closed_to_others(interpreter) is None
+            (home / "bin/python3").chmod(0o744)
+            assert builder.closed_to_others(interpreter) == home / "bin/python3"
 
     def test_dependencies_are_placed_once_per_set_of_inputs(
         self, builder: ModuleType, tmp_path: Path
