@@ -1,6 +1,7 @@
 """The executable under its names, built from the tree as it is, once per test run."""
 
 import functools
+import re
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,14 @@ def built() -> Path:
 def build(out: Path) -> None:
     """Build the executable into `out`, as `make build` does."""
     subprocess.run([sys.executable, BUILDER, "--out", out], check=True, capture_output=True)
+
+
+@functools.cache
+def loader(program: str = "/bin/sh") -> str:
+    """The ELF loader that a program names (elf(5), PT_INTERP): a machine may have others, too."""
+    found = re.search(rb"/[!-~]*/ld[-.!-~]*\.so[.0-9]*\0", Path(program).read_bytes())
+    assert found, f"{program} names no loader"
+    return found[0][:-1].decode()
 
 
 def patched_shell(name: str) -> Path:

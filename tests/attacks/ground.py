@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import functools
 import hashlib
 import os
 import resource
@@ -21,6 +20,7 @@ from pathlib import Path
 from tests.attacks.attack import Attack, Need
 from tests.attacks.shared import Shared
 from tests.end_to_end.processes import wait_until
+from tests.executables import loader
 
 RAN = "ran"  # what the remote's hook leaves in ws/NAME/remote.git
 _FS_IOC_GETFLAGS = 0x80086601
@@ -306,13 +306,6 @@ class Terminal:
             except BlockingIOError:
                 continue
         return found
-
-
-@functools.cache
-def loader() -> str:
-    """The ELF loader of this machine, ld.so(8)."""
-    found = sorted(Path("/").glob("lib*/ld-linux*.so.?"))
-    return str(found[0]) if found else "/lib/ld.so.1"
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

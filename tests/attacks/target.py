@@ -5,18 +5,21 @@ All run the same scripts, under the same rules, with the same programs on PATH.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.attacks.attack import Attack, Outcome, Sandbox
+from tests.attacks.attack import Attack, Need, Outcome, Sandbox
 from tests.attacks.ground import Ground, end
 from tests.end_to_end.client import (
     Answer,
@@ -292,5 +295,42 @@ def _python() -> str:
 
 
 def needed(attack: Attack) -> str | None:
-    """The program that the attack needs and this machine has not."""
-    return next((name for name in attack.programs if shutil.which(name, path=_PATH) is None), None)
+    """What the attack needs and this machine has not."""
+    for name in attack.programs:
+        if shutil.which(name, path=_PATH) is None:
+            return f"{name} is not installed"
+    lacks = (lack() for need, lack in _LACKS.items() if need in attack.needs)
+    return next(filter(None, lacks), None)
+
+
+def _no_handles() -> str | None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    handle, mount = ctypes.create_string_buffer(136), ctypes.c_int()
+    handle[0] = b"\x80"  # handle_bytes, open_by_handle_at(2)
+    folder = os.fsencode(tempfile.gettempdir())
+    if libc.name_to_handle_at(-100, folder, handle, ctypes.byref(mount), 0) == 0:
+        return None
+    return f"no file has a handle in {folder.decode()}: {os.strerror(ctypes.get_errno())}"
+
+
+def _no_control_groups() -> str | None:
+    try:
+        writable = not os.statvfs("/sys/fs/cgroup").f_flag & os.ST_RDONLY
+    except OSError as error:
+        return str(error)
+    return None if writable else "/sys/fs/cgroup is read-only"
+
+
+def _no_own_root() -> str | None:
+    # A process that joins its own mount namespace anew gets the root directory of that, setns(2).
+    code = "import ctypes, os, sys; here = os.stat('/'); fd = os.open('/proc/self/ns/mnt', 0)"
+    code += "; ctypes.CDLL(None).setns(fd, 0); sys.exit(not os.path.samestat(here, os.stat('/')))"
+    joined = subprocess.run([sys.executable, "-IS", "-c", code], check=False)
+    return "the tests run behind a chroot(2), which setns(2) leaves" if joined.returncode else None
+
+
+_LACKS: dict[Need, Callable[[], str | None]] = {
+    Need.HANDLES: _no_handles,
+    Need.CONTROL_GROUPS: _no_control_groups,
+    Need.OWN_ROOT: _no_own_root,
+}

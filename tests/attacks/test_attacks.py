@@ -112,4 +112,4 @@ def _attack(attack: Attack, get: Get, mode: str) -> None:
 def _skip_without_needs(attack: Attack) -> None:
     missing = needed(attack)
     if missing is not None:
-        pytest.skip(f"{missing} is not installed")
+        pytest.skip(missing)

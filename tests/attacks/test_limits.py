@@ -11,9 +11,9 @@ import pytest
 from tests.attacks.attack import Sandbox
 from tests.attacks.catalogue.forged import PREPARED
 from tests.attacks.conftest import MODES, Serve
-from tests.attacks.ground import loader
 from tests.attacks.target import Served
 from tests.end_to_end.processes import wait_until
+from tests.executables import loader
 
 over_modes = pytest.mark.parametrize("mode", MODES)
 

@@ -22,6 +22,7 @@ from tests.end_to_end.rig import (
     shell_path,
     which,
 )
+from tests.executables import loader
 
 FORBIDDEN = 'prefix_rule(pattern=["uname"], decision="forbidden")\n'
 PROGRAMS = Path(__file__).resolve().parent.parent / "interception" / "programs"
@@ -61,7 +62,7 @@ DETOURS = [
     "git -c alias.x='!uname' x",
     "/proc/self/root$(command -v uname)",
     "ln -s $(command -v uname) other && ./other",
-    "$(ls /lib*/ld-linux*.so.* /lib/ld-*.so.* 2>/dev/null | head -n 1) $(command -v uname)",
+    f"{loader(which('uname'))} $(command -v uname)",
     "printf '#!/usr/bin/env uname\\n' > s && chmod +x s && ./s",
     f"{sys.executable} -c 'import subprocess as s; print(s.run([\"uname\"]))'",
     f'{sys.executable} -c \'import os; os.posix_spawn("/usr/bin/uname", ["ls"], {{}})\'',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from codex_multitool.interception.tracee import Gone, read_exec
 from tests.interception.supervise import (
     CONFINED,
     ROOT,
+    SECONDS,
     Errno,
     NoListenerError,
     Plain,
@@ -80,8 +82,7 @@ def test_a_caller_killed_while_it_waits_is_gone() -> None:
 
 def test_a_caller_killed_before_it_is_received_does_not_block_us() -> None:
     with Supervisor(["/bin/true"], lambda _: Run()) as under:
-        while "seccomp" not in Path(f"/proc/{under.process.pid}/wchan").read_text():
-            time.sleep(0.001)
+        assert select.select([under.listener.fd], [], [], SECONDS)[0]  # a call waits
         under.process.kill()
         under.process.wait()
         _nothing_more(under)

@@ -74,7 +74,7 @@ FILES = Class(
         _python("folders-exchanged", _MOVED),
         _python("shared-mapping", _MAPPED),
         _python("copy-file-range", _COPIED),
-        _python("by-handle", _BY_HANDLE, bare=_ROOT),
+        _python("by-handle", _BY_HANDLE, needs=frozenset({Need.HANDLES}), bare=_ROOT),
         _python("core-dump", _DUMPED),
         _at_victim("root-of-another", "open(f'/proc/{victim}/root{out}/file', 'w')"),
         _at_victim("folder-of-another", "open(f'/proc/{victim}/cwd/file', 'w')"),
@@ -92,7 +92,8 @@ VIEWS = Class(
         _python("root-directory", "os.chroot('/')\nopen(out + '/file', 'w')", bare=_ROOT),
         _python("namespaces-of-another",
                 "call('setns', os.open(f'/proc/{victim}/ns/mnt', os.O_RDONLY), 0)\n"
-                "open(out + '/file', 'w')", needs=frozenset({Need.VICTIM}), bare=_ROOT),
+                "open(out + '/file', 'w')",
+                needs=frozenset({Need.VICTIM, Need.OWN_ROOT}), bare=_ROOT),
     ),
 )  # fmt: skip
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from typing import Unpack
 
-from tests.attacks.attack import REFUSED, Attack, Class, More, Sandbox
+from tests.attacks.attack import REFUSED, Attack, Class, More, Need, Sandbox
 
 _ROOT = os.getuid() == 0
 
@@ -70,9 +70,9 @@ METADATA = Class(
 )  # fmt: skip
 
 
-def _device(name: str, script: str) -> Attack:
+def _device(name: str, script: str, **more: Unpack[More]) -> Attack:
     """Should one of these get through, it leaves all as it was."""
-    return _file(name, script, bare=False)
+    return replace(_file(name, script, bare=False), **more)
 
 
 DEVICES = Class(
@@ -82,7 +82,8 @@ DEVICES = Class(
         _device("make-a-disk", "mknod d b 254 0 && : <>d"),
         _device("kernel-setting", "f=/proc/sys/vm/swappiness; v=$(<$f); echo $v >$f"),
         _device("core-pattern", 'f=/proc/sys/kernel/core_pattern; v=$(<$f); echo "$v" >$f'),
-        _device("control-group", "mkdir /sys/fs/cgroup/attack && rmdir /sys/fs/cgroup/attack"),
+        _device("control-group", "mkdir /sys/fs/cgroup/attack && rmdir /sys/fs/cgroup/attack",
+                needs=frozenset({Need.CONTROL_GROUPS})),
         _device("console", "for d in /dev/tty[0-9] /dev/console; do : <>$d; done"),
     ),
 )  # fmt: skip

@@ -17,9 +17,10 @@ from tests.attacks.attack import (
     Outcome,
 )
 from tests.attacks.attack import confined as _confined
+from tests.executables import loader
 
 _REPOSITORY = frozenset({Need.REPOSITORY})
-_LOADER = "/lib*/ld-linux*.so.?"
+_LOADER = loader()
 
 
 def _named(name: str, script: str, wrapper: Outcome = DENIED, **more: Unpack[More]) -> Attack:

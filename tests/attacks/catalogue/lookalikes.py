@@ -15,7 +15,9 @@ from tests.attacks.attack import (
     Outcome,
     refused,
 )
+from tests.executables import loader
 
+_LOADER = loader()
 _EVIL = '#!/bin/sh\necho written >"$OUT/file"\n'
 _STAYS_INSIDE = Outcome(output="Permission denied")
 
@@ -66,9 +68,9 @@ WRITTEN_BY_THE_SANDBOX = Class(
         _evil("host-program-through-link",
               """ln -sf /bin/sh ls; ./ls -c 'echo written >"$OUT/file"'""", outcome=_STAYS_INSIDE),
         _evil("loader-of-own-shell",
-              "cp /bin/sh ls; /lib*/ld-linux*.so.? ./ls -c 'echo written >\"$OUT/file\"'",
+              f"cp /bin/sh ls; {_LOADER} ./ls -c 'echo written >\"$OUT/file\"'",
               outcome=_STAYS_INSIDE),
-        _evil("loader-named-so", "cp /lib*/ld-linux*.so.? ls;"
+        _evil("loader-named-so", f"cp {_LOADER} ls;"
               " ./ls /bin/sh -c 'echo written >\"$OUT/file\"'"),
         _evil("memfd-named-so", f"$PYTHON -c '{_NAMED_MEMFD}'", outcome=_STAYS_INSIDE),
         _evil("memfd-of-a-shell", f"$PYTHON -c '{_COPIED}'", outcome=_STAYS_INSIDE),
@@ -108,12 +110,12 @@ NAMES_THAT_LEAD_ELSEWHERE = Class(
 HANDED_TO_THE_TRUSTED = Class(
     "the allowed program is made to load the sandbox's code",
     (
-        Attack("preload-by-loader", "/lib*/ld-linux*.so.? --preload $PROGRAMS/evil.so /usr/bin/ls",
+        Attack("preload-by-loader", f"{_LOADER} --preload $PROGRAMS/evil.so /usr/bin/ls",
                _STAYS_INSIDE, _STAYS_INSIDE),
-        Attack("audit-by-loader", "/lib*/ld-linux*.so.? --audit $PROGRAMS/evil.so /usr/bin/ls",
+        Attack("audit-by-loader", f"{_LOADER} --audit $PROGRAMS/evil.so /usr/bin/ls",
                _STAYS_INSIDE, _STAYS_INSIDE, bare=False),
         Attack("library-path-by-loader",
-               "cp $PROGRAMS/evil.so libc.so.6; /lib*/ld-linux*.so.? --library-path . /usr/bin/ls",
+               f"cp $PROGRAMS/evil.so libc.so.6; {_LOADER} --library-path . /usr/bin/ls",
                refused("."), refused("."), bare=False),
         Attack("interpreter-in-the-workspace", "with-interpreter", STAYS, STAYS, {"run": _EVIL}),
         Attack("relative-interpreter", "relative", STAYS, STAYS, {"run": _EVIL}),
