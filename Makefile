@@ -51,7 +51,7 @@ test: packages $(TOOLS) build ## set up, build, and run all tests
 		echo "The tests that need a patched shell that is not there are skipped."
 	@$(VENV)/bin/python -m pytest -ra $(TESTS)
 
-test-machines: ## `make $(TARGET)` (run) on empty Debian 12 and 13, as root and as a user
+test-machines: ## make run, or TARGET=..., on empty Debian 12 and 13: as root, for root and a user
 	@for suite in bookworm trixie; do for who in '' --user; do \
 		packaging/empty_machine.sh $$who $$suite $(or $(TARGET),run) || exit; \
 	done; done
