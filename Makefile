@@ -1,6 +1,7 @@
 # Every target sets up what it needs first, and does nothing that is done already.
 # PYTHON=... names the interpreter (3.11 or newer); otherwise it is that of .venv, or the first fit one.
 # TESTS='tests/cli -x' are what `make test` is to run, and options of pytest.
+# WORKERS=0 runs them one after the other; otherwise as many at a time as there are processors.
 # BENCH='--quick --only start' are options of `make bench`; `make bench BENCH=--help` tells them.
 # FUZZ='--seconds 3600 --only wire' are those of `make fuzz`.
 
@@ -19,6 +20,7 @@ SYSTEM := sh packaging/system.sh
 # what the goals take besides what the build does
 WANTED := $(if $(filter test check,$(MAKECMDGOALS)),tests,$(if $(filter shells bench,$(MAKECMDGOALS)),shells))
 # `again` where .venv was made for another interpreter or tree, or its interpreter is gone
+WORKERS := $(shell nproc)
 STALE := $(shell PYTHON='$(PYTHON)' $(SYSTEM) stale)
 PIP := $(SYSTEM) quietly build/pip.log $(VENV)/bin/python -m pip install --use-pep517
 EXECUTABLE := dist/codex-multitool
@@ -49,7 +51,7 @@ run: build ## set up, build, and show a session with the server
 test: packages $(TOOLS) build ## set up, build, and run all tests
 	@$(VENV)/bin/python packaging/shells/build.py >/dev/null || \
 		echo "The tests that need a patched shell that is not there are skipped."
-	@$(VENV)/bin/python -m pytest -ra $(TESTS)
+	@$(VENV)/bin/python -m pytest -ra -n $(WORKERS) --dist worksteal $(TESTS)
 
 test-machines: ## make run, or TARGET=..., on empty Debian 12 and 13: as root, for root and a user
 	@for suite in bookworm trixie; do for who in '' --user; do \
