@@ -6,6 +6,7 @@ so nothing a name leads to (a device, a FIFO, a lease) can act on us or hold us 
 """
 
 import os
+from collections.abc import Callable
 from errno import EBADF, ELOOP, ENOENT, ENOTDIR
 from stat import S_ISDIR, S_ISLNK
 
@@ -20,6 +21,10 @@ from codex_multitool.interception.kernel import (
 
 AT_FDCWD = -100
 _MOST_LINKS = 40  # MAXSYMLINKS, path_resolution(7)
+# A path has 2,047 components, and 40 links may have as many each: mazes that cost the kernel little
+# and us, who look at each, minutes. Names in use have a few dozen.
+_MOST_COMPONENTS = 8192  # of all names of one exec together
+_MOST_ON_THE_WAY = 256
 _PROC_ROOT_INODE = 1  # PROC_ROOT_INO, include/linux/proc_ns.h
 _PATH = os.O_PATH | os.O_CLOEXEC
 
@@ -28,13 +33,16 @@ def way(path: str) -> tuple[str, tuple[str, ...]]:
     """Where an absolute path leads in our own view, and what it passes that could turn it.
 
     That is each symbolic link, by its place, and each directory left by `..`. Raises OSError for
-    too many links; what is missing at the end leads to itself.
+    too many links or components; what is missing at the end leads to itself.
     """
     found, passed = "/", list[str]()
     todo = _components(path)
-    links = 0
+    links = steps = 0
     while todo:
         name = todo.pop()
+        steps += 1
+        if steps > _MOST_ON_THE_WAY:
+            raise OSError(ELOOP, os.strerror(ELOOP), path)
         if name == ".":
             continue
         if name == "..":
@@ -58,16 +66,31 @@ def way(path: str) -> tuple[str, tuple[str, ...]]:
 
 
 class View:
-    """The file system as the blocked thread `tid` of process `tgid` sees it."""
+    """The file system as the blocked thread `tid` of process `tgid` sees it.
+
+    exhausted: whether names led through so many components that no more are followed: ELOOP.
+    """
 
     def __init__(self, tid: int, tgid: int) -> None:
         self._tid, self._tgid = tid, tgid
+        self._room = _MOST_COMPONENTS
         self._proc = f"/proc/{tid}"
         self._root = os.open(f"{self._proc}/root", _PATH | os.O_DIRECTORY)
 
     def close(self) -> None:
         """Close the root."""
         os.close(self._root)
+
+    @property
+    def exhausted(self) -> bool:
+        """See the class."""
+        return self._room < 0
+
+    def step(self) -> None:
+        """Count one component of a name."""
+        self._room -= 1
+        if self._room < 0:
+            raise OSError(ELOOP, os.strerror(ELOOP))
 
     def workdir(self) -> int:
         """The working directory, opened."""
@@ -88,6 +111,7 @@ class View:
         """
         if not path:
             raise OSError(ENOENT, os.strerror(ENOENT))
+        self.step()
         if follow and path.startswith("/"):
             try:
                 return openat2(self._root, path, _PATH, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)
@@ -96,7 +120,7 @@ class View:
                 # a shell's search along PATH, need not pay for that.
                 if error.errno == ENOENT and self._missing(path):
                     raise OSError(ENOENT, os.strerror(ENOENT)) from None
-        walk = _Walk(self._root, self._tid, self._tgid)
+        walk = _Walk(self._root, self._tid, self._tgid, self.step)
         return walk.run(path, base, follow=follow)
 
     def _missing(self, path: str) -> bool:
@@ -125,8 +149,9 @@ class View:
 class _Walk:
     """path_resolution(7) in user space, one component at a time."""
 
-    def __init__(self, root: int, tid: int, tgid: int) -> None:
+    def __init__(self, root: int, tid: int, tgid: int, step: Callable[[], None]) -> None:
         self._root = root
+        self._step = step
         self._tid, self._tgid = tid, tgid
         self._links = 0
         self._at = -1
@@ -137,6 +162,7 @@ class _Walk:
         try:
             while todo:
                 name = todo.pop()
+                self._step()
                 last = not todo
                 link = self._enter(name, follow=follow or not last)
                 if link is not None:

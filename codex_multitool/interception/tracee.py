@@ -27,6 +27,7 @@ _FLAGS = AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_EXECVE_CHECK
 
 _TGID = b"\nTgid:"
 _MOST_INTERPRETERS = 5  # exec_binprm, fs/exec.c
+_MOST_CANDIDATES = 32  # where a loader looks for one program
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,12 +295,15 @@ class Opened:
         if asked is None:
             return
         program = None
-        for name in _candidates(asked, envp()):
+        candidates = _candidates(asked, envp())
+        for name in candidates[:_MOST_CANDIDATES]:
             try:
                 program = examine(name, self._view.open(name, self._workdir))
                 break
             except OSError:
                 continue  # the loader will not find it either
+        if program is None and (len(candidates) > _MOST_CANDIDATES or self._view.exhausted):
+            self.failure = ELOOP  # it may well find what we have not looked for
         self.loaded = Loaded(program, asked.argv, asked.preload)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from codex_multitool.interception.resolve import View
+from codex_multitool.interception.resolve import View, way
 
 # Prints, for each line of input, what it is to this process: [device, inode] or an errno.
 LOOKER = """
@@ -169,3 +170,37 @@ def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
     for path in ("x", ".", "..", "/bin/sh"):
         assert looker.we_see(path) == looker.sees(path)
     looker.close()
+
+
+def _maze(folder: Path, links: int) -> None:
+    """l0 leads to /bin/true, by way of `links` links with 2,020 components each."""
+    for n in range(links):
+        target = "/bin/true" if n == links - 1 else f"l{n + 1}"
+        (folder / f"l{n}").symlink_to("./" * 2020 + target if n < links - 1 else target)
+
+
+def test_a_maze_is_left_before_its_end(tmp_path: Path) -> None:
+    """The kernel finds through it in a moment; we, who look at each component, would not."""
+    (tmp_path / "some").mkdir()
+    (tmp_path / "many").mkdir()
+    _maze(tmp_path / "some", 4)
+    _maze(tmp_path / "many", 38)
+    for folder, found in (("some", True), ("many", False)):
+        view = View(os.getpid(), os.getpid())
+        base = os.open(tmp_path / folder, os.O_PATH)
+        try:
+            if found:
+                fd = view.open("l0", base)
+                assert os.path.samestat(os.fstat(fd), os.stat("/bin/true"))
+                os.close(fd)
+            else:
+                with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
+                    view.open("l0", base)
+                with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
+                    view.open("/bin/true", base)
+            assert view.exhausted is not found
+        finally:
+            os.close(base)
+            view.close()
+        with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
+            way(f"{tmp_path}/{folder}/l0")

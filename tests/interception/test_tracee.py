@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -236,3 +237,13 @@ def test_envp_is_read_when_wanted(folder: Path) -> None:
     environment = {"A": "1", "B": "\udcff"}
     supervise(["/bin/true"], decide, env=environment, cwd=folder, stderr=subprocess.DEVNULL)
     assert {"A=1", "B=\udcff"} <= set(found[0])
+
+
+@pytest.mark.parametrize(("folders", "expected"), [(32, None), (33, errno.ELOOP)])
+def test_a_loader_that_would_look_everywhere_is_refused(
+    folder: Path, folders: int, expected: int | None
+) -> None:
+    """It might find what we have not looked for."""
+    places = ":".join(f"/nowhere/{number}" for number in range(folders))
+    snapshot = _one(folder, AT_FDCWD, _loader(), 0, ["x", "--library-path", places, "name"])
+    assert snapshot.errno == expected
