@@ -15,8 +15,9 @@ from codex_multitool.escalation.context import Context
 from codex_multitool.escalation.guard import Absence
 from codex_multitool.escalation.identity import redirectable, untrusted
 from codex_multitool.escalation.rest import rest
+from codex_multitool.interception.descriptors import tell
 from codex_multitool.interception.program import Kind, Program
-from codex_multitool.launcher.pool import Launcher, LauncherError, Process, Spawn
+from codex_multitool.launcher.pool import LauncherError, Process, Spawn
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 _ENOENT = 2
@@ -74,7 +75,7 @@ async def start_outside(context: Context, escalated: Escalated) -> "Outside":
         if context.own_mounts:
             workdir, executed = _through_our_mounts((workdir, executed), stack)
         process = await _spawned(
-            launcher,
+            context,
             escalated,
             Spawn(
                 path=os.fsencode(path),
@@ -96,14 +97,14 @@ async def start_outside(context: Context, escalated: Escalated) -> "Outside":
         absence = await context.watch.left(
             lambda: rest(launcher.pid, outside=process.pid, held=escalated.held)
         )
-    return Outside(launcher, process, escalated, path, absence)
+    return Outside(context, process, escalated, path, absence)
 
 
-async def _spawned(launcher: Launcher, escalated: Escalated, spawn: Spawn) -> Process:
+async def _spawned(context: Context, escalated: Escalated, spawn: Spawn) -> Process:
     try:
-        return await launcher.spawn(spawn)
+        return await context.launcher.spawn(spawn)
     except LauncherError as error:
-        _say(escalated, f"{os.fsdecode(spawn.path)}: {error}\n")
+        _say(context, escalated, f"{os.fsdecode(spawn.path)}: {error}")
         raise OSError(error.errno, str(error)) from None
 
 
@@ -112,13 +113,14 @@ class Outside:
 
     def __init__(
         self,
-        launcher: Launcher,
+        context: Context,
         process: Process,
         escalated: Escalated,
         path: str,
         absence: Absence,
     ) -> None:
-        self._launcher = launcher
+        self._context = context
+        self._launcher = context.launcher
         self._process = process
         self._escalated = escalated
         self._path = path
@@ -133,7 +135,7 @@ class Outside:
                 self._absence = None
         except LauncherError as error:
             code = _NOT_FOUND if error.errno == _ENOENT else _NOT_EXECUTABLE
-            _say(self._escalated, f"{self._path}: {error}\n")
+            _say(self._context, self._escalated, f"{self._path}: {error}")
             return wire.SuperExecResult(code)
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
@@ -192,10 +194,10 @@ def _executed_path(program: Program, asked: str, writable: Collection[str]) -> s
     return program.path or asked
 
 
-def _say(escalated: Escalated, text: str) -> None:
-    for ours, target in escalated.descriptors:
-        if target == 2:
-            try:
-                os.write(ours, os.fsencode(text))
-            except OSError:
-                pass  # the caller's stderr is closed: nobody to tell
+def _say(context: Context, escalated: Escalated, text: str) -> None:
+    """Tell the caller on its stderr, which may be full; what it does not hear the result tells."""
+    told = [
+        tell(fd, os.fsencode(f"{text}\n")) for fd, target in escalated.descriptors if target == 2
+    ]
+    if not all(told):
+        context.note(text)

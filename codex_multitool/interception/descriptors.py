@@ -7,10 +7,11 @@ itself, or files, pipes and terminals are opened anew: with an offset of their o
 
 import os
 import socket
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from errno import EBADF, EPERM
-from stat import S_ISCHR, S_ISFIFO
+from errno import E2BIG, EBADF, EPERM
+from stat import S_ISCHR, S_ISFIFO, S_ISREG
 
 from codex_multitool.interception.kernel import KernelError, pidfd_getfd, pidfd_open
 
@@ -18,7 +19,10 @@ _PIDFD_THREAD = os.O_EXCL  # Linux 6.9
 _MOST = 1024
 _HIGHEST = 1 << 16
 _ONE_MESSAGE = 16  # "NUMBER\n"
+_INT = struct.Struct("=i")
+_ROOM = socket.CMSG_LEN(4 * _INT.size)  # one would do: more is refused
 _NULL = os.makedev(1, 3)  # /dev/null: Documentation/admin-guide/devices.txt
+_TO_TERMINAL = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _KEPT = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_DSYNC | os.O_DIRECT
 
 
@@ -100,6 +104,35 @@ def say(tid: int, number: int, text: bytes, *, valid: Callable[[], bool]) -> int
     finally:
         os.close(pidfd)
     try:
+        return _taken_at_once(ours, text)
+    finally:
+        os.close(ours)
+
+
+def tell(ours: int, text: bytes) -> bool:
+    """Write `text` to a caller's descriptor as far as nobody is held up; whether all is done with.
+
+    Files take it as they do; a terminal or a pipe that takes no more has not heard the rest.
+    """
+    try:
+        kind = os.fstat(ours).st_mode
+        if S_ISREG(kind):
+            return os.write(ours, text) == len(text)
+        if os.isatty(ours):
+            # Of its own, for O_NONBLOCK is everybody's who has the open file: open(2).
+            terminal = os.open(f"/proc/self/fd/{ours}", _TO_TERMINAL)
+            try:
+                return os.write(terminal, text) == len(text)
+            finally:
+                os.close(terminal)
+    except OSError:
+        return False
+    return _taken_at_once(ours, text) == len(text)
+
+
+def _taken_at_once(ours: int, text: bytes) -> int:
+    """How much of `text` a pipe takes without waiting; all, where it is /dev/null."""
+    try:
         status = os.fstat(ours)
         if S_ISCHR(status.st_mode) and status.st_rdev == _NULL:
             return len(text)
@@ -109,30 +142,59 @@ def say(tid: int, number: int, text: bytes, *, valid: Callable[[], bool]) -> int
         return os.pwritev(ours, [text], -1, os.RWF_NOWAIT)
     except OSError:
         return 0  # full, without a reader, not open for writing, or an older kernel
-    finally:
-        os.close(ours)
 
 
-def receive(channel: socket.socket) -> tuple[int, int] | None:
-    """One descriptor a stand-in hands over: (ours, its number there); None: no more come.
+class Handing:
+    """Descriptors as a stand-in hands them over, each with its number. It is not trusted.
 
-    The sender is not trusted: OSError EPERM for anything but one number with one descriptor.
+    pairs: (our descriptor, close-on-exec; its number there), as far as they have come.
     """
-    text, fds, _, _ = socket.recv_fds(channel, 1, 4)
-    while text and not text.endswith(b"\n") and len(text) < _ONE_MESSAGE:
-        more, extra, _, _ = socket.recv_fds(channel, 1, 4)
-        fds += extra
-        if not more:
-            break
-        text += more
-    number = text[:-1]
-    if len(fds) == 1 and number.isdigit() and int(number) < _HIGHEST:
-        return fds[0], int(number)
-    for fd in fds:
-        os.close(fd)
-    if text:
-        raise OSError(EPERM, "not a descriptor with its number")
-    return None
+
+    def __init__(self) -> None:
+        self._found: dict[int, int] = {}
+        self._text = b""
+        self._fds: list[int] = []
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """See the class."""
+        return tuple((ours, number) for number, ours in self._found.items())
+
+    def close(self) -> None:
+        """Close ours."""
+        for fd in (*self._fds, *self._found.values()):
+            os.close(fd)
+        self._fds, self._found = [], {}
+
+    def receive(self, channel: socket.socket) -> bool:
+        """Take in what is there; False: no more comes. The channel must not block.
+
+        Raises OSError: EPERM for anything but one number with each descriptor, E2BIG for too many.
+        """
+        try:
+            while True:
+                text, ancillary, _, _ = channel.recvmsg(1, _ROOM, socket.MSG_CMSG_CLOEXEC)
+                for _, _, content in ancillary:
+                    whole = len(content) - len(content) % _INT.size
+                    self._fds += [fd for (fd,) in _INT.iter_unpack(content[:whole])]
+                self._text += text
+                if not text or text == b"\n" or len(self._text) >= _ONE_MESSAGE:
+                    if not text and not self._text and not self._fds:
+                        return False
+                    self._take()
+        except BlockingIOError:
+            return True
+
+    def _take(self) -> None:
+        number = self._text[:-1]
+        if not (self._text.endswith(b"\n") and number.isdigit() and int(number) < _HIGHEST):
+            raise OSError(EPERM, "not a descriptor's number")
+        if len(self._fds) != 1 or int(number) in self._found:
+            raise OSError(EPERM, "not a descriptor with its number")
+        if len(self._found) == _MOST:
+            raise OSError(E2BIG, "too many descriptors")
+        self._found[int(number)] = self._fds.pop()
+        self._text = b""
 
 
 def _pidfd(tid: int) -> int | None:

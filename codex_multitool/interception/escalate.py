@@ -7,9 +7,10 @@ the caller again.
 """
 
 import os
+import select
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
-from errno import EACCES
+from errno import EACCES, ETIMEDOUT
 from typing import Any
 
 import trio
@@ -73,6 +74,7 @@ class _Escalation:
         self._drive = drive
         self._stack = stack
         self._hold: Hold | None = None
+        self._pidfd = -1
 
     async def run(self) -> None:
         """Raises UnavailableError, KernelError or OSError while the caller is still unanswered."""
@@ -82,6 +84,8 @@ class _Escalation:
         numbers = descriptors.inheritable(snapshot.tid)
         taken = descriptors.take(snapshot.tid, numbers, reopen=False)
         self._stack.callback(taken.close)
+        self._pidfd = os.pidfd_open(snapshot.tgid)
+        self._stack.callback(os.close, self._pidfd)
         if not self._listener.valid(self._notification):
             return
         assert snapshot.program is not None, "an exec without a program has an errno"
@@ -138,7 +142,7 @@ class _Escalation:
                 return
             if not await self._become(stand):
                 return
-        signals = _Signals(stand)
+        signals = _Signals(stand, self._pidfd)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(signals.nudge)
             result = await outside.relaying(signals.next)
@@ -206,22 +210,26 @@ def _environment(snapshot: ExecSnapshot) -> dict[str, str]:
 
 async def _handed(stand: StandIn, stack: ExitStack) -> tuple[tuple[int, int], ...]:
     """The descriptors the stand-in itself sends, where they cannot be taken from outside."""
-    pairs: dict[int, int] = {}
+    handing = descriptors.Handing()
+    stack.callback(handing.close)
     assert stand.channel is not None
-    stand.channel.settimeout(_HANDING_SECONDS)
-    while found := await trio.to_thread.run_sync(descriptors.receive, stand.channel):
-        ours, number = found
-        os.set_inheritable(ours, False)
-        stack.callback(os.close, ours)
-        pairs[number] = ours
-    return tuple((ours, number) for number, ours in pairs.items())
+    stand.channel.setblocking(False)
+    with trio.move_on_after(_HANDING_SECONDS):
+        while handing.receive(stand.channel):
+            await trio.lowlevel.wait_readable(stand.channel)
+        return handing.pairs
+    raise OSError(ETIMEDOUT, "its descriptors did not come in time")
 
 
 class _Signals:
-    """What the stand-in relays."""
+    """What the stand-in relays. It may be gone while others keep its pipe open."""
 
-    def __init__(self, stand: StandIn) -> None:
+    def __init__(self, stand: StandIn, pidfd: int) -> None:
         self._stand = stand
+        self._ended = select.poll()
+        self._ended.register(pidfd, select.POLLIN)
+        self._waiting = trio.CancelScope()
+        self._gone = False
         self._pending = list(stand.replacement.meanwhile or ())
         os.set_blocking(stand.signals, False)
         os.set_blocking(stand.status, False)
@@ -232,7 +240,11 @@ class _Signals:
             try:
                 text = os.read(self._stand.signals, _CHUNK)
             except BlockingIOError:
-                await trio.lowlevel.wait_readable(self._stand.signals)
+                if self._gone:
+                    return None
+                self._waiting = trio.CancelScope()
+                with self._waiting:
+                    await trio.lowlevel.wait_readable(self._stand.signals)
                 continue
             if not text:
                 return None
@@ -240,10 +252,12 @@ class _Signals:
         return self._pending.pop(0)
 
     async def nudge(self) -> None:
-        """Wake the stand-in now and then: see `relay.NUDGE`."""
-        while True:
+        """Wake the stand-in now and then (see `relay.NUDGE`), and see whether it is there."""
+        while not self._ended.poll(0):
             await trio.sleep(_NUDGE_SECONDS)
             _tell(self._stand.status, relay.NUDGE)
+        self._gone = True
+        self._waiting.cancel()
 
 
 def _tell(fd: int, text: bytes) -> None:

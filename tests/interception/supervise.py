@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from codex_multitool.interception.architecture import architecture
+from codex_multitool.interception.descriptors import Handing
 from codex_multitool.interception.exec_stop import Expected, Steps, resume_checked
 from codex_multitool.interception.hold import Refused
 from codex_multitool.interception.listener import Absent, Listener, Notification
@@ -241,6 +242,15 @@ def supervise(command: Sequence[str], decide: Decide, **options: Any) -> Finishe
     seconds = options.pop("seconds", SECONDS)
     with Supervisor(command, decide, **options) as supervisor:
         return supervisor.run(seconds)
+
+
+def handed_over(channel: socket.socket) -> dict[int, int]:
+    """What a stand-in hands over, by its number there; the caller's to close."""
+    handing = Handing()
+    channel.setblocking(False)
+    while handing.receive(channel):
+        assert select.select([channel], [], [], SECONDS)[0]
+    return {number: ours for ours, number in handing.pairs}
 
 
 def _all(fd: int) -> bytes:

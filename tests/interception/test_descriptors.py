@@ -7,18 +7,21 @@ import os
 import socket
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from codex_multitool.interception.descriptors import (
+    Handing,
     Taken,
     available,
     inheritable,
-    receive,
     say,
     take,
+    tell,
 )
 
 HOLDER = """
@@ -170,13 +173,16 @@ def test_descriptors_that_are_handed_over() -> None:
     ours, theirs = socket.socketpair()
     for number in (0, 77):
         socket.send_fds(theirs, [b"%d\n" % number], [2])
+    ours.setblocking(False)
+    handing = Handing()
+    assert handing.receive(ours)
     theirs.close()
-    found = []
-    while handed := receive(ours):
-        assert os.path.sameopenfile(handed[0], 2)
-        os.close(handed[0])
-        found.append(handed[1])
-    assert found == [0, 77]
+    assert not handing.receive(ours)
+    assert [number for _, number in handing.pairs] == [0, 77]
+    for fd, _ in handing.pairs:
+        assert os.path.sameopenfile(fd, 2)
+        assert not os.get_inheritable(fd)
+    handing.close()
     ours.close()
 
 
@@ -192,10 +198,53 @@ def test_anything_else_on_that_socket_is_refused(text: bytes, fds: int) -> None:
     else:
         theirs.sendall(text)
     theirs.close()
+    ours.setblocking(False)
+    handing = Handing()
     with pytest.raises(PermissionError):
-        receive(ours)
+        handing.receive(ours)
+    handing.close()
     assert len(os.listdir("/proc/self/fd")) == len(before) - 1
     ours.close()
+
+
+def test_no_more_descriptors_are_taken_than_a_program_could_get() -> None:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    handing = Handing()
+    for number in range(1024):
+        socket.send_fds(theirs, [b"%d\n" % number], [2])
+        assert handing.receive(ours)
+    socket.send_fds(theirs, [b"1024\n"], [2])
+    with pytest.raises(OSError, match="too many"):
+        handing.receive(ours)
+    handing.close()
+    theirs.close()
+    ours.close()
+
+
+def test_a_caller_is_told_what_it_takes_and_holds_up_nobody(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    assert tell(writer, b"said\n")
+    assert os.read(reader, 10) == b"said\n"
+    os.set_blocking(writer, False)
+    with suppress(BlockingIOError):
+        while os.write(writer, TEXT):
+            pass
+    os.set_blocking(writer, True)
+    assert not tell(writer, b"unheard\n")
+    os.close(reader)
+    assert not tell(writer, b"nobody\n")
+    os.close(writer)
+    master, terminal = os.openpty()
+    assert tell(terminal, b"seen\n")
+    assert os.read(master, 10) == b"seen\r\n"
+    termios.tcflow(terminal, termios.TCOOFF)
+    assert not tell(terminal, b"stopped\n")
+    os.close(master)
+    os.close(terminal)
+    with (tmp_path / "file").open("wb", buffering=0) as file:
+        assert tell(file.fileno(), b"written\n")
+    assert (tmp_path / "file").read_bytes() == b"written\n"
 
 
 TEXT = b"x" * 6000

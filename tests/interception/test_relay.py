@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from codex_multitool.interception import descriptors, relay
+from codex_multitool.interception import relay
+from tests.interception.supervise import handed_over
 
 SHELLS = {
     "dash": ["dash"],
@@ -63,9 +64,9 @@ class Started:
 
     def _handed(self) -> None:
         self.handed = {}
-        while found := descriptors.receive(self.channel):
-            self.handed[found[1]] = os.readlink(f"/proc/self/fd/{found[0]}")
-            os.close(found[0])
+        for number, ours in handed_over(self.channel).items():
+            self.handed[number] = os.readlink(f"/proc/self/fd/{ours}")
+            os.close(ours)
 
     def _until_trapping(self) -> None:
         """Its last trap is set, and it waits."""

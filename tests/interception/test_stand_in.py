@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from codex_multitool.interception import descriptors, relay
+from codex_multitool.interception import relay
 from codex_multitool.interception.kernel import KernelError
 from codex_multitool.interception.listener import Listener, Notification
 from codex_multitool.interception.redirect import Replacement, Turned
 from codex_multitool.interception.stand_in import StandIn, UnavailableError, denial, stand_in
 from codex_multitool.interception.tracee import ExecSnapshot
-from tests.interception.supervise import Become, Decision, Run, Supervisor, supervise
+from tests.interception.supervise import Become, Decision, Run, Supervisor, handed_over, supervise
 
 WORD = "outside"
 
@@ -93,8 +93,8 @@ def test_signals_to_the_caller_come_up_and_its_end_comes_down(
     with _standing(command, handing=handing) as (under, server):
         prepared, tgid = server.prepared[0], server.tgids[0]
         if prepared.channel is not None:
-            while handed := descriptors.receive(prepared.channel):
-                os.close(handed[0])
+            for fd in handed_over(prepared.channel).values():
+                os.close(fd)
         under.serve_until(_traps(tgid))
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
             os.kill(tgid, number)
@@ -144,9 +144,7 @@ def test_it_hands_over_sockets_too(programs: Path) -> None:
     with _standing([python, "-c", script], handing=True) as (under, server):
         channel = server.prepared[0].channel
         assert channel is not None
-        handed = {}
-        while found := descriptors.receive(channel):
-            handed[found[1]] = found[0]
+        handed = handed_over(channel)
         assert set(handed) == {0, 1, 2, 70}
         os.write(handed[70], b"hello")
         for fd in handed.values():
