@@ -15,28 +15,44 @@ import _prctl  # type: ignore[import-not-found]
 
 from codex_multitool.sandbox import kernel
 from codex_multitool.sandbox.filters import filter_bytes, filter_name
-from codex_multitool.sandbox.landlock import FILE_RIGHTS, NEWEST_ABI, Plan, path_beneath, plan
+from codex_multitool.sandbox.landlock import (
+    FILE_RIGHTS,
+    NEWEST_ABI,
+    Plan,
+    path_beneath,
+    plan,
+    sees_truncation,
+)
 from codex_multitool.sandbox.policy import SandboxPolicy
 from codex_multitool.sandbox.roots import UntrustedRootError, canonical_roots, open_root
-from codex_multitool.sandbox.status import ABSENT, REFUSED, WRITABLE_ROOT, Protection, status
+from codex_multitool.sandbox.status import (
+    ABSENT,
+    REFUSED,
+    WRITABLE_ROOT,
+    Protection,
+    landlock_absent,
+    status,
+)
 
 # What a caller may accept by name, and what it then goes without. Signals, sockets of outside
 # with the network on, and device ioctls are reported and not asked about.
 WEAKER = {
-    "no-landlock": "on a kernel without Landlock (5.13), files can be written everywhere",
-    "no-truncate": "before Landlock ABI 3 (Linux 6.2), files can be emptied everywhere",
+    "no-landlock": "without Landlock (Linux 5.13), files can be written everywhere",
+    "no-truncate": (
+        "without Landlock ABI 3 (Linux 6.2) or system call filters, files can be emptied everywhere"
+    ),
     "no-seccomp": "without system call filters, sockets can be made with the network off",
 }
 
-
-# What root goes without (linux/capability.h): the sandbox has no use for them, and the first opens
-# the /proc files of every process (mm_access, kernel/fork.c), the second all that was forgotten.
-_CAP_PERFMON, _CAP_SYS_ADMIN = 38, 21
-_CAPABILITIES = (
-    *(_CAP_PERFMON, _CAP_SYS_ADMIN),
-    *(16, 17, 19, 22, 25, 34),  # SYS_MODULE, _RAWIO, _PTRACE, _BOOT, _TIME; SYSLOG
-    *(24, 39, 40),  # SYS_RESOURCE: limits; BPF, CHECKPOINT_RESTORE
+# What root keeps (linux/capability.h): files of several owners, users to become, ports to serve,
+# and to give up any of these. Whatever else there is or will be, the sandbox has no use for.
+_KEPT_CAPABILITIES = (
+    *(0, 1, 2, 3, 4),  # CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID
+    *(5, 6, 7, 8),  # KILL, SETGID, SETUID, SETPCAP
+    *(10, 31),  # NET_BIND_SERVICE, SETFCAP
 )
+_KEPT = sum(1 << capability for capability in _KEPT_CAPABILITIES)
+_MOST_CAPABILITIES = 64
 
 
 class SandboxError(Exception):
@@ -78,11 +94,12 @@ def prepare(
     roots: what policy.writable_roots() says; a missing one is left out and reported.
     accept: names of WEAKER that are good enough.
     """
-    abi, errata = (0, None) if policy.full_write else _landlock_version()
+    landlock = _Landlock() if policy.full_write else _landlock()
+    abi = landlock.abi
     name = filter_name(policy, abi)
     program = None if name is None else _filter(name)
-    _check(policy, abi, program is not None, accept)
-    report = status(policy, abi=abi, errata=errata, filtered=program is not None)
+    _check(policy, landlock, program is not None, accept)
+    report = status(policy, abi=abi, errata=landlock.errata, filtered=program is not None)
     ruleset, restrict_flags = None, 0
     asked = plan(policy, tuple(roots), abi)
     if asked is not None:
@@ -95,6 +112,15 @@ def prepare(
         environment={} if policy.full_network else {"CODEX_SANDBOX_NETWORK_DISABLED": "1"},
         status=tuple(report),
     )
+
+
+def refusal(policy: SandboxPolicy) -> str | None:
+    """Why this kernel cannot hold a policy, whatever its roots; None if it can."""
+    try:
+        prepare(policy, ()).close()
+    except SandboxError as error:
+        return str(error)
+    return None
 
 
 def restrict(confinement: Confinement, *, but_filter: bool = False) -> None:
@@ -117,31 +143,47 @@ def restrict(confinement: Confinement, *, but_filter: bool = False) -> None:
 
 
 def _drop_capabilities() -> None:
-    """From the bounding set, which root has at the next execve: capabilities(7)."""
-    for capability in _CAPABILITIES:
+    """All but those kept: with no_new_privs, execve(2) gives back none that is not permitted.
+
+    What is inheritable would stay over it, ambient or as root's: capabilities(7).
+    """
+    for capability in range(_MOST_CAPABILITIES):
+        if _KEPT >> capability & 1:
+            continue
         try:
-            _prctl.prctl(_prctl.PR_CAPBSET_DROP, capability)
-        except OSError as error:
-            if error.errno == errno.EPERM:
-                return  # an ordinary user has none
-            if error.errno != errno.EINVAL:  # not known to this kernel
-                raise
+            kernel.drop_from_bounding_set(capability)
+        except kernel.KernelError as error:
+            if error.errno in (errno.EPERM, errno.EINVAL):
+                break  # an ordinary user may not, and needs not; or this kernel knows no more
+            raise
+    effective, permitted, inheritable = kernel.capget()
+    if (effective | permitted | inheritable) & ~_KEPT:
+        kernel.capset(effective & _KEPT, permitted & _KEPT, inheritable & _KEPT)
 
 
-def _landlock_version() -> tuple[int, int | None]:
-    """The kernel's ABI, 0 without Landlock, and its errata if it tells them."""
+class _Landlock:
+    """What the kernel says of it. abi: 0 without it, `absent` then says why not."""
+
+    __slots__ = ("abi", "absent", "errata")
+
+    def __init__(self, abi: int = 0, errata: int | None = None, absent: str = "") -> None:
+        self.abi = abi
+        self.errata = errata
+        self.absent = absent
+
+
+def _landlock() -> _Landlock:
     try:
         abi = kernel.landlock_create_ruleset(None, kernel.LANDLOCK_CREATE_RULESET_VERSION)
     except kernel.KernelError as error:
-        # EPERM: an outer filter that does not know the call.
-        if error.errno in (errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM):
-            return 0, None
-        raise SandboxError(str(error)) from error
+        why, mend = landlock_absent(error.errno)
+        return _Landlock(absent=f"{why}: {mend}")
+    abi = min(abi, NEWEST_ABI)
     try:
         errata = kernel.landlock_create_ruleset(None, kernel.LANDLOCK_CREATE_RULESET_ERRATA)
     except kernel.KernelError:
-        return min(abi, NEWEST_ABI), None
-    return min(abi, NEWEST_ABI), errata
+        return _Landlock(abi)
+    return _Landlock(abi, errata)
 
 
 def _filter(name: str) -> bytes | None:
@@ -153,15 +195,20 @@ def _filter(name: str) -> bytes | None:
     return filter_bytes(os.uname().machine, name)
 
 
-def _check(policy: SandboxPolicy, abi: int, filtered: bool, accept: frozenset[str]) -> None:
+def _check(
+    policy: SandboxPolicy, landlock: _Landlock, filtered: bool, accept: frozenset[str]
+) -> None:
+    no_filter = "this kernel has no system call filters for this machine"
     lacking = (
-        ("no-landlock", not policy.full_write and abi < 1),
-        ("no-truncate", not policy.full_write and 1 <= abi < 3),
-        ("no-seccomp", not policy.full_network and not filtered),
+        ("no-landlock", not policy.full_write and landlock.abi < 1, landlock.absent),
+        ("no-truncate", not sees_truncation(policy, landlock.abi) and not filtered, no_filter),
+        ("no-seccomp", not policy.full_network and not filtered, no_filter),
     )
-    for level, lacks in lacking:
+    for level, lacks, why in lacking:
         if lacks and level not in accept:
-            raise SandboxError(f"{WEAKER[level]}; accept `{level}` to run all the same")
+            raise SandboxError(
+                f"{why}; {WEAKER[level]} (`codex-linux-sandbox --accept-weaker {level}` allows it)"
+            )
 
 
 def _make_ruleset(asked: Plan, report: list[Protection]) -> int:

@@ -9,7 +9,7 @@ import sys
 
 # `ctypes` would import struct, types and forty C types, 2.7 ms of a start of 15 ms, to reach the
 # same few names.
-from _ctypes import FUNCFLAG_CDECL, FUNCFLAG_USE_ERRNO, CFuncPtr, _SimpleCData, dlopen, dlsym
+from _ctypes import FUNCFLAG_CDECL, FUNCFLAG_USE_ERRNO, Array, CFuncPtr, _SimpleCData, dlopen, dlsym
 from _ctypes import get_errno as _get_errno
 
 LANDLOCK_CREATE_RULESET_VERSION = 1 << 0
@@ -25,6 +25,13 @@ _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_ADD_RULE = 445
 _LANDLOCK_RESTRICT_SELF = 446
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
+_PRCTL = {"x86_64": 157, "aarch64": 167}
+_PR_CAPBSET_DROP = 24
+_CAPGET = {"x86_64": 125, "aarch64": 90}
+_CAPSET = {"x86_64": 126, "aarch64": 91}
+
+# struct __user_cap_header_struct: _LINUX_CAPABILITY_VERSION_3, and 0 for the calling thread.
+_CAPABILITIES_OF_THIS_THREAD = (0x20080522).to_bytes(4, sys.byteorder) + bytes(4)
 
 _ENOSYS = 38
 
@@ -46,6 +53,15 @@ class _Pointer(_SimpleCData):  # type: ignore[type-arg]
     _type_ = "z"
 
 
+class _Word(_SimpleCData):  # type: ignore[type-arg]
+    _type_ = "I"
+
+
+class _SixWords(Array):  # type: ignore[type-arg]
+    _type_ = _Word
+    _length_ = 6
+
+
 class _Function(CFuncPtr):
     _flags_ = FUNCFLAG_CDECL | FUNCFLAG_USE_ERRNO
     _restype_ = _Long
@@ -63,7 +79,7 @@ def load() -> _Function:
     return _syscall
 
 
-def _call(name: str, number: int, *arguments: int | bytes | None) -> int:
+def _call(name: str, number: int, *arguments: int | bytes | _SixWords | None) -> int:
     """syscall(2); integers are passed as long, so none is cut to 32 bits."""
     words = [_Long(word) if isinstance(word, int) else word for word in arguments]
     result = int((_syscall or load())(_Long(number), *words))
@@ -107,8 +123,37 @@ def seccomp_set_mode_filter(program: bytes, flags: int) -> int:
     return _call("seccomp", _seccomp_number(), SECCOMP_SET_MODE_FILTER, flags, fprog)
 
 
+def drop_from_bounding_set(capability: int) -> None:
+    """prctl(2) PR_CAPBSET_DROP, of any number: python-prctl takes those that it knows."""
+    _call("prctl", _number("prctl", _PRCTL), _PR_CAPBSET_DROP, capability, 0, 0, 0)
+
+
+def capget() -> tuple[int, int, int]:
+    """capget(2) of this thread: its effective, permitted and inheritable capabilities, as bits."""
+    words = _SixWords()
+    _call("capget", _number("capget", _CAPGET), _CAPABILITIES_OF_THIS_THREAD, words)
+    low, high = words[:3], words[3:]
+    effective, permitted, inheritable = (a | b << 32 for a, b in zip(low, high, strict=True))
+    return effective, permitted, inheritable
+
+
+def capset(effective: int, permitted: int, inheritable: int) -> None:
+    """capset(2) for this thread."""
+    sets = (effective, permitted, inheritable)
+    data = b"".join(
+        (each >> shift & 0xFFFF_FFFF).to_bytes(4, sys.byteorder)
+        for shift in (0, 32)
+        for each in sets
+    )
+    _call("capset", _number("capset", _CAPSET), _CAPABILITIES_OF_THIS_THREAD, data)
+
+
 def _seccomp_number() -> int:
-    number = _SECCOMP.get(os.uname().machine)
+    return _number("seccomp", _SECCOMP)
+
+
+def _number(call: str, numbers: dict[str, int]) -> int:
+    number = numbers.get(os.uname().machine)
     if number is None or sys.maxsize < 1 << 32:  # a 32-bit process has other numbers
-        raise KernelError("seccomp", _ENOSYS)
+        raise KernelError(call, _ENOSYS)
     return number

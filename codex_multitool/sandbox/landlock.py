@@ -150,6 +150,11 @@ def guards_unix_sockets(policy: SandboxPolicy, abi: int) -> bool:
     return abi >= 9 and not policy.full_network and not policy.full_write
 
 
+def sees_truncation(policy: SandboxPolicy, abi: int) -> bool:
+    """Whether Landlock itself keeps a command from emptying files, as far as the policy asks."""
+    return policy.full_write or abi >= 3 or abi < 1
+
+
 def _net(abi: int) -> int:
     tcp = NET_BIND_TCP | NET_CONNECT_TCP if abi >= 4 else 0
     return tcp | (NET_BIND_UDP | NET_CONNECT_SEND_UDP if abi >= 10 else 0)

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import pyseccomp
 
+from codex_multitool.sandbox import ioctls
+
 _LOW_32 = 0xFFFFFFFF
 
 
@@ -91,16 +93,13 @@ _NEW_NAMESPACES = (
 )
 _CLONE_NEWTIME = 0x00000080  # for unshare(2) alone: clone(2) has a signal in its lowest byte
 
-_IOCTLS = (
-    0x5412,  # TIOCSTI: types into a terminal
-    0x541C,  # TIOCLINUX: pastes into a console
-    0x40086602,  # FS_IOC_SETFLAGS: these four need no descriptor open for writing
-    0x401C5820,  # FS_IOC_FSSETXATTR
-    0x40806685,  # FS_IOC_ENABLE_VERITY
-    0x800C6613,  # FS_IOC_SET_ENCRYPTION_POLICY
-)
-
 _SOCK_TYPE_MASK = 0xF  # above it stand SOCK_NONBLOCK and SOCK_CLOEXEC
+# Families up to here are known, and of those nobody has sockets: linux/socket.h.
+_NEWEST_FAMILY = 45
+_NO_FAMILIES = (
+    *(socket.AF_UNSPEC, 7, 13, 14),  # BRIDGE, NETBEUI, SECURITY
+    *(18, 22, 25, 27, 28),  # ASH, SNA, WANPIPE, IB, MPLS
+)
 _SOCK_PACKET = 10  # with AF_INET it still opens an AF_PACKET socket (packet(7))
 
 # Calls newer than libseccomp may be: the numbers of the unified table.
@@ -114,21 +113,22 @@ _NEWER_THAN_LIBSECCOMP = {
 
 _ARCHES = {"x86_64": pyseccomp.Arch.X86_64, "aarch64": pyseccomp.Arch.AARCH64}
 _OPTIMIZE_BINARY_TREE = 2  # seccomp_attr_set(3): SCMP_FLTATR_CTL_OPTIMIZE
+_API = 3  # seccomp_api_get(3): KILL_PROCESS
 
 
 def rules(name: str) -> Iterator[Rule]:
-    """What the filter of this name (see filters.NAMES) refuses."""
-    sockets, metadata_kept = name.removesuffix("-read-only"), name.endswith("-read-only")
-    for call in (*_REFUSED, *(_METADATA if metadata_kept else ())):
+    """What the filter of this name (see filters.NAMES) refuses, ioctls apart."""
+    sockets, *more = name.split("+")
+    for call in (*_REFUSED, *(_METADATA if "read-only" in more else ())):
         yield Rule(call, errno.EPERM)
+    if "no-truncate" in more:
+        yield from _truncation()
     for flag in _NEW_NAMESPACES:
         yield Rule("clone", errno.EPERM, (_is_int(0, flag, flag),))
     for flag in (_CLONE_NEWTIME, *_NEW_NAMESPACES):
         yield Rule("unshare", errno.EPERM, (_is_int(0, flag, flag),))
     # Its flags lie in memory, out of a filter's sight; the C library falls back to clone(2).
     yield Rule("clone3", errno.ENOSYS)
-    for request in _IOCTLS:
-        yield Rule("ioctl", errno.EPERM, (_is_int(1, request),))
     # Limits of another process of the user: enough to stop the server.
     yield Rule("prlimit64", errno.EPERM, (_is_not(0, 0), _is_not(2, 0)))
     match sockets:
@@ -143,22 +143,42 @@ def rules(name: str) -> Iterator[Rule]:
             raise ValueError(name)
 
 
-def _network_sockets() -> Iterator[Rule]:
-    """All but AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK: no AF_VSOCK, AF_ALG, AF_PACKET ..."""
-    wanted = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
+def _truncation() -> Iterator[Rule]:
+    """The ways to empty a file without a descriptor open for writing, which Landlock gives.
+
+    Before ABI 3 it knows of none. open(2) asks the file's mode alone whether O_TRUNC may be; with
+    O_RDONLY, and with the access mode 3 (open(2), "Linux"), Landlock then sees no writing. The
+    flags of openat2(2) lie in memory. The answers are those of ABI 3, and of a kernel without it.
+    """
+    yield Rule("truncate", errno.EACCES)
+    for call, flags in (("open", 1), ("openat", 2)):
+        for access in (os.O_RDONLY, os.O_ACCMODE):
+            asked = _is_int(flags, os.O_TRUNC | access, os.O_TRUNC | os.O_ACCMODE)
+            yield Rule(call, errno.EACCES, (asked,))
+    yield Rule("openat2", errno.ENOSYS)
+
+
+def _families(*wanted: int) -> Iterator[Rule]:
+    """Sockets of these families alone. Those that nobody has answer as socket(2) says."""
     for call in ("socket", "socketpair"):
-        yield Rule(call, errno.EPERM, (Comparison(0, pyseccomp.GT, socket.AF_NETLINK),))
-        for family in range(socket.AF_NETLINK):
+        for family in range(_NEWEST_FAMILY + 1):
             if family not in wanted:
-                yield Rule(call, errno.EPERM, (_is_int(0, family),))
+                answer = errno.EAFNOSUPPORT if family in _NO_FAMILIES else errno.EPERM
+                yield Rule(call, answer, (_is_int(0, family),))
+        above = Comparison(0, pyseccomp.GT, _NEWEST_FAMILY)
+        yield Rule(call, errno.EAFNOSUPPORT, (above,))
+
+
+def _network_sockets() -> Iterator[Rule]:
+    """No AF_VSOCK, AF_ALG, AF_PACKET ..."""
+    yield from _families(socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
     yield Rule("socket", errno.EPERM, (_is_int(1, _SOCK_PACKET, _SOCK_TYPE_MASK),))
 
 
 def _unix_sockets() -> Iterator[Rule]:
     for call in _SHARED:
         yield Rule(call, errno.EPERM)
-    for call in ("socket", "socketpair"):
-        yield Rule(call, errno.EPERM, (_is_not(0, socket.AF_UNIX),))
+    yield from _families(socket.AF_UNIX)
 
 
 def _connected_sockets() -> Iterator[Rule]:
@@ -166,10 +186,12 @@ def _connected_sockets() -> Iterator[Rule]:
 
     A datagram socket, even one of a pair, sends to any address that sendmsg(2) names, and
     sendmsg must stay: it passes descriptors. AF_UNIX takes SOCK_RAW for SOCK_DGRAM (unix(7)).
+    What is no descriptor at all is left to the kernel, which answers EBADF.
     """
+    descriptor = _is_int(0, 0, 0x8000_0000)
     for call in ("connect", "bind", "listen", "accept", "accept4", "sendmmsg"):
-        yield Rule(call, errno.EPERM)
-    yield Rule("sendto", errno.EPERM, (_is_not(4, 0),))
+        yield Rule(call, errno.EPERM, (descriptor,))
+    yield Rule("sendto", errno.EPERM, (descriptor, _is_not(4, 0)))
     for call in ("socket", "socketpair"):
         for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW):
             yield Rule(call, errno.EPERM, (_is_int(1, kind, _SOCK_TYPE_MASK),))
@@ -180,6 +202,9 @@ def build(machine: str, name: str) -> bytes | None:
     arch = _ARCHES.get(machine)
     if arch is None:
         return None
+    # What libseccomp holds possible it finds out on the kernel it runs on, which need not be the
+    # one that the filter is for: an emulated system has no seccomp(2).
+    pyseccomp.set_api(_API)
     program = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
     native = pyseccomp.system_arch()
     if arch != native:
@@ -187,18 +212,19 @@ def build(machine: str, name: str) -> bytes | None:
         program.remove_arch(native)
     program.set_attr(pyseccomp.Attr.ACT_BADARCH, pyseccomp.KILL_PROCESS)
     program.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, _OPTIMIZE_BINARY_TREE)
-    unknown: list[tuple[int, int]] = []
+    unknown = list[int]()
     for rule in rules(name):
         number = pyseccomp.resolve_syscall(arch, rule.call)
         if number == -1:  # __NR_SCMP_ERROR
-            unknown.append((_NEWER_THAN_LIBSECCOMP[rule.call], rule.errno))
+            unknown.append(_NEWER_THAN_LIBSECCOMP[rule.call])
         elif number >= 0:  # else this architecture has no such call
             where = (_argument(comparison) for comparison in rule.where)
             program.add_rule(pyseccomp.ERRNO(rule.errno), rule.call, *where)
+    ioctl = pyseccomp.resolve_syscall(arch, "ioctl")
     with os.fdopen(os.memfd_create(name), "r+b") as file:
         program.export_bpf(file)
         file.seek(0)
-        return _prologue(arch, unknown) + file.read()
+        return _prologue(arch, unknown, ioctl) + file.read()
 
 
 def _argument(comparison: Comparison) -> pyseccomp.Arg:
@@ -208,16 +234,33 @@ def _argument(comparison: Comparison) -> pyseccomp.Arg:
     return pyseccomp.Arg(argument, op, operand)
 
 
-def _prologue(arch: int, refused: list[tuple[int, int]]) -> bytes:
-    """BPF for calls that libseccomp has no name for, to stand before its own program."""
-    if not refused:
-        return b""
-    load, jump_if_equal, give = 0x20, 0x15, 0x06  # linux/bpf_common.h
-    instructions = [
-        (load, 0, 0, 4),
-        (jump_if_equal, 0, 2 * len(refused) + 1, arch),
-        (load, 0, 0, 0),
+def _prologue(arch: int, refused: list[int], ioctl: int) -> bytes:
+    """BPF to stand before libseccomp's own program, for what that cannot say.
+
+    refused: calls it has no name for. ioctl: its number; an argument takes one comparison only.
+    """
+    load, jump_if_equal, mask, give = 0x20, 0x15, 0x54, 0x06  # linux/bpf_common.h
+    number_at, arch_at, request_at = 0, 4, 24  # struct seccomp_data; little-endian: the lower half
+    lines: list[tuple[int, int, str | None, str | None]] = [
+        (load, arch_at, None, None),
+        (jump_if_equal, arch, None, "pass"),
+        (load, number_at, None, None),
+        *((jump_if_equal, number, "refuse", None) for number in refused),
+        (jump_if_equal, ioctl, None, "pass"),
+        (load, request_at, None, None),
+        *((jump_if_equal, request, "refuse", None) for request in ioctls.REFUSED),
+        *((jump_if_equal, request, "pass", None) for request in ioctls.HARMLESS),
+        (mask, ioctls.TYPE_MASK, None, None),
+        *((jump_if_equal, kind, "refuse", None) for kind in ioctls.FILE_SYSTEMS[:-1]),
+        (jump_if_equal, ioctls.FILE_SYSTEMS[-1], None, "pass"),
+        (give, pyseccomp.ERRNO(errno.EPERM), None, None),
     ]
-    for number, code in refused:
-        instructions += [(jump_if_equal, 0, 1, number), (give, 0, 0, pyseccomp.ERRNO(code))]
-    return b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)
+    places = {None: 0, "refuse": len(lines) - 1, "pass": len(lines)}
+
+    def skip(at: int, to: str | None) -> int:
+        return 0 if to is None else places[to] - at - 1
+
+    return b"".join(
+        struct.pack("=HBBI", code, skip(at, yes), skip(at, no), operand)
+        for at, (code, operand, yes, no) in enumerate(lines)
+    )

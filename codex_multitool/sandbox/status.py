@@ -1,8 +1,9 @@
 """What of a policy holds on this kernel, protection by protection. Pure."""
 
+import errno
 from _collections_abc import Iterable  # loaded with os; see policy.py
 
-from codex_multitool.sandbox.landlock import guards_unix_sockets
+from codex_multitool.sandbox.landlock import guards_unix_sockets, sees_truncation
 from codex_multitool.sandbox.policy import READ_ONLY, SandboxPolicy
 
 ENFORCED = "enforced"
@@ -15,6 +16,21 @@ WRITABLE_ROOT = "writable-root"  # one for each that is not granted
 
 # Number, ABI, what it is about (Landlock errata, landlock(7)). All three limit too much.
 _ERRATA = ((1, 4, "TCP sockets"), (2, 6, "signals between threads"), (3, 1, "moved directories"))
+
+
+def landlock_absent(error: int) -> tuple[str, str]:
+    """What an errno of landlock_create_ruleset(2) means, and what mends it."""
+    if error == errno.EOPNOTSUPP:
+        return "Landlock is switched off", "boot with `landlock` in lsm="
+    if error == errno.ENOSYS:
+        return (
+            "this kernel has no Landlock",
+            "run Linux 5.13 or newer, outside of sandboxes that hide it",
+        )
+    return (
+        f"Landlock is refused ({errno.errorcode.get(error, error)})",
+        "run it outside of the sandbox or container around it, or let that allow landlock_*",
+    )
 
 
 class Protection:
@@ -40,7 +56,7 @@ def status(
     the policy's system call filter can be installed.
     """
     report = [
-        _file_writes(policy, abi),
+        _file_writes(policy, abi, filtered),
         _file_metadata(policy, filtered),
         _device_ioctls(policy, abi),
         _signals(policy, abi),
@@ -69,16 +85,18 @@ def not_granted(report: Iterable[Protection], stated: Iterable[str]) -> list[str
     ]
 
 
-def _file_writes(policy: SandboxPolicy, abi: int) -> Protection:
+def _file_writes(policy: SandboxPolicy, abi: int, filtered: bool) -> Protection:
     name = "file-writes"
     if policy.full_write:
         return Protection(name, UNRESTRICTED)
     if abi < 1:
         return Protection(name, ABSENT, "no Landlock (Linux 5.13)")
-    if abi < 2:
-        return Protection(name, PARTIAL, "no truncation (ABI 3); no renames across directories")
-    if abi < 3:
+    if not sees_truncation(policy, abi) and not filtered:
         return Protection(name, PARTIAL, "truncation is not limited before Landlock ABI 3")
+    if abi < 2:
+        return Protection(
+            name, ENFORCED, "nor are renames and links across folders to be had before ABI 2"
+        )
     return Protection(name, ENFORCED)
 
 
@@ -96,7 +114,8 @@ def _device_ioctls(policy: SandboxPolicy, abi: int) -> Protection:
     if policy.full_write:
         return Protection(name, UNRESTRICTED)
     if abi < 5:
-        return Protection(name, ABSENT, "Landlock ABI 5 (Linux 6.10)")
+        detail = "devices the user may open answer any; it takes Landlock ABI 5 (Linux 6.10)"
+        return Protection(name, ABSENT, detail)
     return Protection(name, ENFORCED)
 
 
@@ -105,7 +124,8 @@ def _signals(policy: SandboxPolicy, abi: int) -> Protection:
     if policy.full_write:
         return Protection(name, UNRESTRICTED)
     if abi < 6:
-        return Protection(name, ABSENT, "Landlock ABI 6 (Linux 6.12)")
+        detail = "the user's other processes can be signalled; it takes Landlock ABI 6 (Linux 6.12)"
+        return Protection(name, ABSENT, detail)
     return Protection(name, ENFORCED)
 
 
@@ -127,7 +147,9 @@ def _abstract_sockets(policy: SandboxPolicy, abi: int, filtered: bool) -> Protec
         return Protection(name, ENFORCED)
     if policy.full_write and policy.full_network:
         return Protection(name, UNRESTRICTED)
-    return Protection(name, ABSENT, "Landlock ABI 6 (Linux 6.12)")
+    return Protection(
+        name, ABSENT, "those of outside can be reached; it takes Landlock ABI 6 (Linux 6.12)"
+    )
 
 
 def _unix_sockets(policy: SandboxPolicy, abi: int, filtered: bool) -> Protection:

@@ -43,8 +43,8 @@ def test_what_each_policy_needs() -> None:
     machine = os.uname().machine
     pairs = "pairs" if landlock_abi() < 9 else "unix"
     cases = [
-        (SandboxPolicy(READ_ONLY), True, f"{pairs}-read-only", OFF),
-        (SandboxPolicy(READ_ONLY, network_access=True), True, "network-read-only", {}),
+        (SandboxPolicy(READ_ONLY), True, f"{pairs}+read-only", OFF),
+        (SandboxPolicy(READ_ONLY, network_access=True), True, "network+read-only", {}),
         (SandboxPolicy(WORKSPACE_WRITE), True, pairs, OFF),
         (SandboxPolicy(WORKSPACE_WRITE, network_access=True), True, "network", {}),
         (SandboxPolicy(EXTERNAL_SANDBOX), False, "pairs", OFF),

@@ -18,14 +18,15 @@ from codex_multitool.sandbox.policy import (
 )
 
 
-@pytest.mark.parametrize("abi", range(11))
+@pytest.mark.parametrize("abi", range(12))
 def test_the_choice(abi: int) -> None:
     sockets = "unix" if abi >= 9 else "pairs"
+    kept = "+no-truncate" if abi in (1, 2) else ""
     expected = {
-        (READ_ONLY, False): sockets + "-read-only",
-        (READ_ONLY, True): "network-read-only",
-        (WORKSPACE_WRITE, False): sockets,
-        (WORKSPACE_WRITE, True): "network",
+        (READ_ONLY, False): sockets + "+read-only" + kept,
+        (READ_ONLY, True): "network+read-only" + kept,
+        (WORKSPACE_WRITE, False): sockets + kept,
+        (WORKSPACE_WRITE, True): "network" + kept,
         (EXTERNAL_SANDBOX, False): "pairs",  # Landlock is not used there
         (EXTERNAL_SANDBOX, True): None,
         (DANGER_FULL_ACCESS, False): None,

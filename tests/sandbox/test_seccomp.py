@@ -1,17 +1,20 @@
 """The filters, run instruction by instruction: what they answer to every call, per machine."""
 
 import errno
+import os
 import socket
 import struct
 
 import pyseccomp
 import pytest
 
-from codex_multitool.sandbox import filters, seccomp
+from codex_multitool.sandbox import filters, ioctls, seccomp
 
 ALLOW = pyseccomp.ALLOW
 KILL = pyseccomp.KILL_PROCESS
 EPERM = pyseccomp.ERRNO(errno.EPERM)
+EACCES = pyseccomp.ERRNO(errno.EACCES)
+EAFNOSUPPORT = pyseccomp.ERRNO(errno.EAFNOSUPPORT)
 ENOSYS = pyseccomp.ERRNO(errno.ENOSYS)
 
 ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -149,6 +152,72 @@ def test_an_ioctl_is_known_by_its_lower_half(machine: str, name: str, junk: int)
 
 
 @every_filter
+def test_ioctls_of_file_systems_are_refused_by_their_type(machine: str, name: str) -> None:
+    filtered = Filter(machine, name)
+    requests = [kind << 8 | low for kind in range(256) for low in (0x2, 0x4008_0009)]
+    for request in (*requests, *ioctls.REFUSED, *ioctls.HARMLESS):
+        expected = EPERM if ioctls.refused(request) else ALLOW
+        assert filtered("ioctl", 0, request) == expected, hex(request)
+    assert all(ioctls.refused(kind | number) for kind in ioctls.FILE_SYSTEMS for number in (0, 255))
+
+
+# linux/btrfs.h, ext4.h, f2fs.h, ocfs2_ioctl.h, bcachefs_ioctl.h, msdos_fs.h, fs/xfs/xfs_fs.h
+@pytest.mark.parametrize(
+    "request_number",
+    [
+        *(0x5000940E, 0x50009417, 0x50009418, 0x50009401),  # SUBVOL_CREATE, SNAP_CREATE_V2, ...
+        *(0x5000940F, 0x5000943F, 0x40089413, 0x81009432),  # SNAP_DESTROY, its V2, flags, labels
+        *(0xC028660F, 0x40086604, 0x6609, 0x40086610),  # ext4: MOVE_EXT, SETVERSION, MIGRATE
+        *(0xF501, 0xF502, 0xF519),  # F2FS: atomic writes
+        *(0x40186F04, 0x40286F06),  # OCFS2: REFLINK, MOVE_EXT
+        *(0x4020BC10, 0x4020BC11),  # bcachefs: a subvolume made, and removed
+        *(0xC0C0586D, 0x4004587D, 0xC0045877),  # XFS: SWAPEXT, GOINGDOWN, FIFREEZE
+        *(0x40087602, 0x40047211),
+    ],
+)
+def test_what_changes_files_through_a_descriptor_for_reading_is_refused(
+    request_number: int,
+) -> None:
+    assert ioctls.refused(request_number)
+
+
+@pytest.mark.parametrize(
+    "request_number",
+    [
+        *(0x80086601, 0xC020660B, 0x801C581F, 0x80087601),  # lsattr(1), filefrag(8)
+        *(0x40049409, 0x4020940D, 0xC0189436),  # cp --reflink, dedupe
+        *(0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x5452, 0x5460),  # terminals, FIO*
+        *(0x2, 0x1260, 0x80081272, 0x8912, 0x8910, 0x8905, 0xB701, 0xC0502100),
+    ],
+)
+def test_what_programs_ask_of_files_terminals_and_sockets_is_not(request_number: int) -> None:
+    assert not ioctls.refused(request_number)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("name", filters.NAMES)
+@pytest.mark.parametrize("junk", [0, HIGH])
+def test_where_landlock_sees_no_truncation_the_filter_does(
+    machine: str, name: str, junk: int
+) -> None:
+    filtered = Filter(machine, name)
+    kept = name.endswith("+no-truncate")
+    assert filtered("truncate", 0x7FFF_0000, 0) == (EACCES if kept else ALLOW)
+    assert filtered("openat2", -100, 0x7FFF_0000, 0x7FFF_1000, 24) == (ENOSYS if kept else ALLOW)
+    for access in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR, os.O_ACCMODE):
+        # With a mode for writing, Landlock has been asked for the right to write.
+        refused = kept and access in (os.O_RDONLY, os.O_ACCMODE)
+        for more in (0, os.O_CREAT, os.O_CLOEXEC | os.O_NONBLOCK, 0o100000):
+            flags = access | os.O_TRUNC | more | junk
+            expected = EACCES if refused else ALLOW
+            assert filtered("openat", -100, 0x7FFF_0000, flags) == expected
+            assert filtered("openat", -100, 0x7FFF_0000, flags & ~os.O_TRUNC) == ALLOW
+            if machine == "x86_64":
+                assert filtered("open", 0x7FFF_0000, flags) == expected
+    assert filtered("ftruncate", 3, 0) == ALLOW
+
+
+@every_filter
 @pytest.mark.parametrize("junk", [0, HIGH])
 def test_a_new_namespace_is_refused_however_it_is_asked_for(
     machine: str, name: str, junk: int
@@ -179,12 +248,15 @@ def test_limits_of_another_process_are_refused(machine: str, name: str) -> None:
 def test_sockets_by_family(machine: str, name: str) -> None:
     filtered = Filter(machine, name)
     allowed = {1, 2, 10, 16} if name.startswith("network") else {1}
-    for family in range(1, 64):
-        expected = ALLOW if family in allowed else EPERM
+    nobodys = {0, 7, 13, 14, 18, 22, 25, 27, 28, *range(46, 64), -1, 9999}
+    for family in (-1, *range(64), 9999):
+        refusal = EAFNOSUPPORT if family in nobodys else EPERM
+        expected = ALLOW if family in allowed else refusal
         for call in ("socket", "socketpair"):
             assert filtered(call, family, socket.SOCK_STREAM) == expected, family
     for family in (40, 38, 17, 31):  # AF_VSOCK, AF_ALG, AF_PACKET, AF_BLUETOOTH
-        assert filtered("socket", family | HIGH, socket.SOCK_STREAM) == EPERM
+        refusal = filtered("socket", family | HIGH, socket.SOCK_STREAM)
+        assert refusal in (EPERM, EAFNOSUPPORT)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -209,13 +281,17 @@ def test_where_landlock_tells_unix_sockets_apart_they_may_be_used(machine: str) 
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("name", ["pairs", "pairs-read-only"])
+@pytest.mark.parametrize("name", ["pairs", "pairs+read-only", "pairs+no-truncate"])
 def test_where_it_cannot_nothing_takes_an_address(machine: str, name: str) -> None:
     filtered = Filter(machine, name)
     for call in ("connect", "bind", "listen", "accept", "accept4", "sendmmsg"):
-        assert filtered(call, 3, 0x7FFF_0000, 16) == EPERM
+        for descriptor in (0, 3, 3 | HIGH, 0x7FFF_FFFF):
+            assert filtered(call, descriptor, 0x7FFF_0000, 16) == EPERM
+        for none in (-1, -100, 0xFFFF_FFFF):  # EBADF, which the kernel says itself
+            assert filtered(call, none, 0x7FFF_0000, 16) == ALLOW
     for address in (0x7FFF_0000, HIGH, 1):
         assert filtered("sendto", 3, 0x7FFF_0000, 10, 0, address, 16) == EPERM
+    assert filtered("sendto", -1, 0x7FFF_0000, 10, 0, 0x7FFF_0000, 16) == ALLOW
     for flags in (0, socket.SOCK_CLOEXEC, socket.SOCK_NONBLOCK, HIGH):
         for call in ("socket", "socketpair"):
             assert filtered(call, socket.AF_UNIX, socket.SOCK_STREAM | flags) == ALLOW
@@ -239,7 +315,7 @@ def test_with_the_network_off_nothing_is_shared_with_programs_outside(
 @every_filter
 def test_metadata_is_kept_under_read_only_alone(machine: str, name: str) -> None:
     filtered = Filter(machine, name)
-    expected = EPERM if name.endswith("-read-only") else ALLOW
+    expected = EPERM if "+read-only" in name else ALLOW
     for call in ("fchmod", "fchmodat", "fchmodat2", "fchown", "fchownat", "utimensat"):
         assert filtered(call, 3) == expected
     for call in ("setxattr", "lsetxattr", "fsetxattr", "removexattr", "setxattrat"):

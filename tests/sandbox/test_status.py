@@ -1,5 +1,7 @@
 """What is reported, per policy and kernel."""
 
+import errno
+
 import pytest
 
 from codex_multitool.sandbox.policy import (
@@ -9,7 +11,14 @@ from codex_multitool.sandbox.policy import (
     WORKSPACE_WRITE,
     SandboxPolicy,
 )
-from codex_multitool.sandbox.status import ABSENT, ENFORCED, PARTIAL, UNRESTRICTED, status
+from codex_multitool.sandbox.status import (
+    ABSENT,
+    ENFORCED,
+    PARTIAL,
+    UNRESTRICTED,
+    landlock_absent,
+    status,
+)
 
 OFF = SandboxPolicy(WORKSPACE_WRITE)
 ON = SandboxPolicy(WORKSPACE_WRITE, network_access=True)
@@ -26,12 +35,12 @@ def states(policy: SandboxPolicy, abi: int, *, filtered: bool = True) -> dict[st
 LEVELS = [
     # ABI, file-writes, device-ioctls, signals, abstract-sockets with the network on
     (0, ABSENT, ABSENT, ABSENT, ABSENT),
-    (1, PARTIAL, ABSENT, ABSENT, ABSENT),
-    (2, PARTIAL, ABSENT, ABSENT, ABSENT),
+    (1, ENFORCED, ABSENT, ABSENT, ABSENT),  # truncation is the filter's
+    (2, ENFORCED, ABSENT, ABSENT, ABSENT),
     (3, ENFORCED, ABSENT, ABSENT, ABSENT),
     (4, ENFORCED, ABSENT, ABSENT, ABSENT),
     (5, ENFORCED, ENFORCED, ABSENT, ABSENT),
-    *((abi, ENFORCED, ENFORCED, ENFORCED, ENFORCED) for abi in range(6, 11)),
+    *((abi, ENFORCED, ENFORCED, ENFORCED, ENFORCED) for abi in range(6, 12)),
 ]
 
 
@@ -61,8 +70,27 @@ def test_metadata_is_kept_under_read_only_alone() -> None:
 )
 def test_without_a_filter(abi: int, network: str, unix: str) -> None:
     found = states(OFF, abi, filtered=False)
+    assert found["file-writes"] == (ENFORCED if abi else ABSENT)
     assert (found["network"], found["unix-sockets"]) == (network, unix)
     assert found["system-calls"] == ABSENT
+
+
+@pytest.mark.parametrize("abi", [1, 2])
+def test_without_a_filter_truncation_is_not_limited_before_abi_3(abi: int) -> None:
+    assert states(OFF, abi, filtered=False)["file-writes"] == PARTIAL
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (errno.EOPNOTSUPP, "lsm="),
+        (errno.ENOSYS, "5.13"),
+        (errno.EPERM, "EPERM"),
+        (9999, "9999"),
+    ],
+)
+def test_why_there_is_no_landlock(error: int, why: str) -> None:
+    assert why in ": ".join(landlock_absent(error))
 
 
 def test_what_is_not_asked_for_is_unrestricted() -> None:
