@@ -29,7 +29,7 @@ MANUAL := dist/share/man/man1/codex-multitool.1
 SOURCES := $(shell find codex_multitool -name '*.py' -o -type d ! -name __pycache__) \
 	packaging/start.py packaging/zipapp.py
 
-.PHONY: help setup build manual shells run test test-machines bench fuzz soak check lint clean \
+.PHONY: help setup build manual shells run test test-machines test-kernels bench fuzz soak check lint clean \
 	packages again
 
 help: ## this list
@@ -57,6 +57,9 @@ test-machines: ## make run, or TARGET=..., on empty Debian 12 and 13: as root, f
 	@for suite in bookworm trixie; do for who in '' --user; do \
 		packaging/empty_machine.sh $$who $$suite $(or $(TARGET),run) || exit; \
 	done; done
+
+test-kernels: build ## boot KERNELS=... in qemu, and try there what was built
+	@$(VENV)/bin/python -m tests.kernels $(KERNELS)
 
 bench: packages $(TOOLS) build shells ## measure this server and the original from npm, side by side
 	@$(VENV)/bin/python -m bench $(BENCH)
