@@ -19,8 +19,8 @@ TOOLS := $(VENV)/.tools
 SYSTEM := sh packaging/system.sh
 # what the goals take besides what the build does
 WANTED := $(if $(filter test check,$(MAKECMDGOALS)),tests,$(if $(filter shells bench,$(MAKECMDGOALS)),shells))
-# `again` where .venv was made for another interpreter or tree, or its interpreter is gone
 WORKERS := $(shell nproc)
+# `again` where .venv was made for another interpreter or tree, or its interpreter is gone
 STALE := $(shell PYTHON='$(PYTHON)' $(SYSTEM) stale)
 PIP := $(SYSTEM) quietly build/pip.log $(VENV)/bin/python -m pip install --use-pep517
 EXECUTABLE := dist/codex-multitool

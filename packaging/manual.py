@@ -172,7 +172,8 @@ def _concerns(readers: str, name: str) -> bool:
 def roff(entry: Entry, others: Sequence[Entry]) -> str:
     """The entry as a man page."""
     title = f'.TH {entry.page.upper()} 1 "" "{roles.CLI} {__version__}" "User Commands"'
-    lines = [title.replace("-", r"\-"), ".nh", ".ad l", ".SH NAME"]
+    # Newer groff_man(7) goes back to the string AD with each paragraph.
+    lines = [title.replace("-", r"\-"), ".nh", ".ad l", ".ds AD l", ".SH NAME"]
     lines.append(f"{_escaped(entry.page)} \\- {_escaped(_lowered(entry.summary))}")
     lines += [".SH SYNOPSIS", *_filled(f"`{entry.name}`{entry.usage.removeprefix(entry.name)}")]
     lines.append(".SH DESCRIPTION")

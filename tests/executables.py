@@ -39,14 +39,15 @@ def loader(program: str = "/bin/sh") -> str:
 
 def patched_shell(name: str) -> Path:
     """The patched shell that `make shells` built; skips where it is not built."""
-    path, why = _patched_shell(name)
+    path, why = find_patched_shell(name)
     if not path:
         pytest.skip(f"no patched {name}: {why}")
     return Path(path)
 
 
 @functools.cache
-def _patched_shell(name: str) -> tuple[str, str]:
+def find_patched_shell(name: str) -> tuple[str, str]:
+    """The patched shell, or nothing and why it is not built."""
     command = [sys.executable, str(SHELLS), "--print-path", name]
     told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     return told.stdout.strip(), told.stderr.strip()

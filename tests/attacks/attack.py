@@ -21,6 +21,7 @@ class Need(enum.Enum):
     SERVICES = enum.auto()  # listeners outside: $PORT, $OUT/stream, $OUT/datagram, @$ABSTRACT
     SHARED = enum.auto()  # memory, a queue and more of a program outside: see ground.Shared
     TERMINAL = enum.auto()  # a terminal of the user's: $TERMINAL
+    PATCHED = enum.auto()  # the patched bash: $PATCHED
     HANDLES = enum.auto()  # a file system whose files have handles, which overlayfs has not
     CONTROL_GROUPS = enum.auto()  # they are mounted, and root may make one
     OWN_ROOT = enum.auto()  # the root directory is its mount namespace's: no chroot(2)

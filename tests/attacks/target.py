@@ -33,6 +33,7 @@ from tests.end_to_end.client import (
 )
 from tests.end_to_end.processes import MARK, kill_marked, marked
 from tests.end_to_end.rig import DIST
+from tests.executables import find_patched_shell
 
 RULES = """
 prefix_rule(pattern=["git", "push"], decision="forbidden", justification="nothing leaves")
@@ -124,6 +125,7 @@ class Target:
             "PYTHON": _python(),
             "BIN": str(self.root / "bin"),
             "OURS": str(DIST),
+            "PATCHED": find_patched_shell("bash")[0],
             MARK: self.mark,
         }
 
@@ -329,7 +331,13 @@ def _no_own_root() -> str | None:
     return "the tests run behind a chroot(2), which setns(2) leaves" if joined.returncode else None
 
 
+def _no_patched_shell() -> str | None:
+    path, why = find_patched_shell("bash")
+    return None if path else why
+
+
 _LACKS: dict[Need, Callable[[], str | None]] = {
+    Need.PATCHED: _no_patched_shell,
     Need.HANDLES: _no_handles,
     Need.CONTROL_GROUPS: _no_control_groups,
     Need.OWN_ROOT: _no_own_root,

@@ -32,7 +32,8 @@ def path_of(name: str) -> Path:
     """The patched shell, built unless it is there already; skips where it cannot be had."""
     done = build(name)
     if done.returncode == os.EX_UNAVAILABLE:
-        pytest.skip(f"the patched {name} cannot be built here: {done.stderr.strip()}")
+        *_, why = done.stderr.strip().splitlines()
+        pytest.skip(f"the patched {name} cannot be built here: {why}")
     assert done.returncode == 0, done.stderr
     return Path(done.stdout.strip())
 

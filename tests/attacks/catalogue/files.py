@@ -65,7 +65,7 @@ METADATA = Class(
         _file("touch-read-only", 'touch -d 2001-01-01 "$OUT/file"', sandbox=Sandbox.READ_ONLY),
         _file("chmod-in-a-workspace", 'chmod 777 "$OUT/file"', open=_METADATA),
         _file("touch-in-a-workspace", 'touch -d 2001-01-01 "$OUT/file"', open=_METADATA),
-        _file("attributes", 'chattr +d "$OUT/file"', bare=_ROOT),
+        _file("attributes", 'chattr +d "$OUT/file"', programs=("chattr",), bare=_ROOT),
     ),
 )  # fmt: skip
 

@@ -96,7 +96,8 @@ def _against_us(name: str, act: str, **more: Unpack[More]) -> Attack:
 
 _FULL = '{"type": "danger-full-access"}'
 _EVIL = """sh -c 'echo written >"$OUT/file"'"""
-_UNSEEN = "--intercept=wrapper --shell /bin/bash"
+_UNSEEN = "--intercept=wrapper --shell $PATCHED"
+_PATCHED = frozenset({Need.PATCHED})
 _ASKED = """
 {"jsonrpc": "2.0", "id": 1, "method": "initialize",
  "params": {"protocolVersion": "2025-11-25", "capabilities": {}}}
@@ -113,12 +114,13 @@ OURSELVES = Class(
                f" --sandbox-policy '{_FULL}' -- {_EVIL}", REFUSED, REFUSED),
         Attack("own-command-line",
                f"$OURS/codex-multitool exec {_UNSEEN} -s danger-full-access -- {_EVIL}",
-               REFUSED, REFUSED),
+               REFUSED, REFUSED, needs=_PATCHED),
         Attack("own-debug-command", "$OURS/codex-multitool debug landlock"
                f" --sandbox-permission disk-full-write-access -- {_EVIL}", REFUSED, REFUSED),
         Attack("own-server",
                f"(cat asked; sleep 3) | $OURS/codex-exec-mcp-server {_UNSEEN}"
-               " --execve $OURS/codex-execve-wrapper", REFUSED, REFUSED, {"asked": _ASKED}),
+               " --execve $OURS/codex-execve-wrapper", REFUSED, REFUSED, {"asked": _ASKED},
+               needs=_PATCHED),
         Attack("unknown-descriptors", "for n in $(seq 3 400); do echo '{}' >&$n; done 2>&1 |"
                " grep -o 'Bad file descriptor' | sort -u", refused("Bad file descriptor"),
                refused("Bad file descriptor"), bare=False),
