@@ -134,11 +134,13 @@ def _judged(bench: Bench, column: str) -> Values:
 
 
 def _decided(name: str, program: str, count: int, sign: str = "") -> Sample:
-    """An exec that a rule decides, whole. sign: what the output has as often as it was decided."""
+    """An exec that a rule decides, whole. sign: what it prints as often as it was decided."""
 
     def sample(bench: Bench, column: str) -> Values:
         client = bench.server(column, READ_ONLY)
         script, output = _loop(program, count), ""
+        if sign:
+            script = f"{{ {script}; }} 2>&1 | grep -c '{sign}'"
 
         def work() -> None:
             nonlocal output
@@ -146,8 +148,8 @@ def _decided(name: str, program: str, count: int, sign: str = "") -> Sample:
 
         asked = client.questions
         spent = _milliseconds(work) / count
-        if sign and output.count(sign) != count:
-            raise BenchError(f"{column}: {name}: decided {output.count(sign)} of {count} times")
+        if sign and int(output) != count:
+            raise BenchError(f"{column}: {name}: decided {output.strip()} of {count} times")
         if client.questions - asked != (count if program == ASKED else 0):
             raise BenchError(f"{column}: {name}: asked {client.questions - asked} times")
         return {name: spent}

@@ -9,7 +9,7 @@ from typing import Any
 
 from codex_multitool import json_text
 from codex_multitool.escalation import requests, wire
-from codex_multitool.mcp_server import elicitation, messages, sandbox_state, shell_tool
+from codex_multitool.mcp_server import elicitation, messages, result, sandbox_state, shell_tool
 from codex_multitool.mcp_server.calls import ToolError
 from codex_multitool.mcp_server.session import Event, Invalid, Notification, Request, Session
 from codex_multitool.sandbox import policy
@@ -93,14 +93,14 @@ def _arguments(value: object) -> None:
             assert "\0" not in spec.command + spec.workdir
             assert spec.timeout_ms >= 0
         except (shell_tool.ArgumentError, ToolError) as error:
-            _one_line(messages.result(1, shell_tool.encode_failure(str(error))))
+            _one_line(messages.result(1, result.encode_failure(str(error))))
         elicitation.possible(value)
     try:
         state = sandbox_state.parse_state(value, "/")
         assert state.cwd.startswith("/")
         os.fsencode(state.cwd)
     except sandbox_state.StateError as error:
-        _one_line(messages.result(1, shell_tool.encode_failure(str(error))))
+        _one_line(messages.result(1, result.encode_failure(str(error))))
 
 
 def _one_line(answer: bytes) -> None:

@@ -62,6 +62,8 @@ class Config(NamedTuple):
     keep_environment: tuple[str, ...] = ()
     drop_environment: tuple[str, ...] = ()
     limits: Limits = Limits()
+    max_output: int | None = None
+    result: str | None = None
     stated: Statements = MappingProxyType({})
     layers: tuple[Layer, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -122,6 +124,8 @@ def configuration(
             file_size=get(None, OURS, "max_file_size"),
             open_files=get(None, OURS, "max_open_files"),
         ),
+        max_output=get(None, OURS, "max_output"),
+        result=get(None, OURS, "result"),
         stated=found,
         layers=tuple(layers),
         warnings=tuple(warnings),

@@ -26,6 +26,7 @@ from codex_multitool.config.values import (
     limit,
     marker,
     named,
+    output_size,
     path,
     pattern,
     seconds,
@@ -99,6 +100,8 @@ SETTINGS = Table(
                 "max_cpu_seconds": limit(count),
                 "max_file_size": limit(size),
                 "max_open_files": limit(descriptors),
+                "max_output": output_size,
+                "result": choice("auto", "text", "json"),
             }
         ),
     },

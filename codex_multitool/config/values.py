@@ -16,6 +16,7 @@ from codex_multitool.config.toml_places import Path
 _MAX_PATH = 4096  # PATH_MAX, its NUL included
 _LARGEST = (1 << 63) - 1  # rlim_t, less RLIM_INFINITY and what is negative in C: getrlimit(2)
 _FEWEST_FILES = 64
+_LEAST_OUTPUT, _MOST_OUTPUT = 1 << 10, 1 << 20
 _SIZE = r"([0-9]{1,19}) ?([KMGT]?)(?:i?B)?"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -210,6 +211,15 @@ def size(value: object, base: Base) -> int:
             f"not a size: {value[:40]!r}", 'write bytes, or "512M", "2 GiB" (1 KiB is 1024 bytes)'
         )
     return count(int(found[1]) * _UNITS[found[2]], base)
+
+
+def output_size(value: object, base: Base) -> int:
+    """A number of bytes that a model may be given, and a server hold for each call."""
+    found = size(value, base)
+    if not _LEAST_OUTPUT <= found <= _MOST_OUTPUT:
+        mend = 'write a size from "1 KiB" to "1 MiB"'
+        raise WrongValueError(f"out of range: {_short(found)}", mend)
+    return found
 
 
 def _short(number: float) -> str:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from codex_multitool.mcp_server.output import Captured
+from codex_multitool.mcp_server.output import SIZE, Output
 from codex_multitool.sandbox.policy import SandboxPolicy
 
 
@@ -61,28 +61,29 @@ class Answer(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """One exec that was not simply run in the sandbox, and why."""
+    """An exec that was not simply run in the sandbox, why, and how often."""
 
     program: str
     argv: tuple[str, ...]
     decision: str
     reason: str
+    times: int = 1
 
 
 class CommandResult(NamedTuple):
     """How a command ended. exit_code: 124 after a timeout, 128 + signal after a signal.
 
-    signal: number, or None. both: stdout and stderr in order of arrival. background: what the
-    shell left running, as (process id, command line). notes: for the reader of the result.
+    signal: number, or None. output: stdout and stderr in order of arrival. file: with all of it,
+    if some was left out. background: what the shell left running, as (process id, command line).
+    notes: for the reader of the result.
     """
 
     exit_code: int
     signal: int | None
     timed_out: bool
     duration_ns: int
-    stdout: Captured
-    stderr: Captured
-    both: Captured
+    output: Output
+    file: str | None = None
     decisions: tuple[Decision, ...] = ()
     background: tuple[tuple[int, str], ...] = ()
     notes: tuple[str, ...] = ()
@@ -93,13 +94,15 @@ class Asker(NamedTuple):
 
     ask puts a question; it never fails and never waits for ever. It may be used after the call has
     ended, by what the call left running. can_ask: whether this client takes questions at all.
-    progress(latest) says what tells where the call is: a client that asked to hears of it
-    now and then, and never after the call has ended.
+    progress(latest) says what tells where the call is: a client that asked to hears of it now and
+    then, and never after the call has ended. size: bytes of output that the client passes on, as
+    JSON spells them.
     """
 
     ask: Callable[[Question], Awaitable[Answer]]
     can_ask: bool
     progress: Callable[[Callable[[], str]], None]
+    size: int = SIZE
 
 
 Run = Callable[[CommandSpec, SandboxState | None, Asker], Awaitable[CommandResult]]

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 
 import trio
 
@@ -21,7 +22,8 @@ from codex_multitool.escalation.protected import told
 from codex_multitool.launcher.pool import Launcher, Pool, Process, Spawn
 from codex_multitool.mcp_server import calls
 from codex_multitool.mcp_server.calls import Asker, CommandSpec, Decision
-from codex_multitool.mcp_server.output import Capture
+from codex_multitool.mcp_server.output import Capture, Output
+from codex_multitool.mcp_server.output_files import OutputFile
 from codex_multitool.mcp_server.pipes import Pipes
 from codex_multitool.running import quoting
 from codex_multitool.running.deadline import Deadline
@@ -44,10 +46,14 @@ _MAX_ARGUMENTS = 4096  # characters told of one; its arguments may have 2 MiB: e
 
 @dataclass(slots=True)
 class Outcome:
-    """What is known of a command so far. status: of the shell, as wait(2) gives it."""
+    """What is known of a command so far. status: of the shell, as wait(2) gives it.
 
-    capture: Capture = field(default_factory=Capture)
-    decisions: list[Decision] = field(default_factory=list)
+    file: with the whole output, if that is more than is kept. decisions: and how often each.
+    """
+
+    output: Output = field(default_factory=partial(Output, ""))
+    file: str | None = None
+    decisions: dict[Decision, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     background: tuple[tuple[int, str], ...] = ()
     timed_out: bool = False
@@ -58,8 +64,8 @@ class Outcome:
 class Command:
     """A command from its start to the end of its last process.
 
-    workdir, a directory descriptor, and confinement are ours from now on. roots: what the sandbox
-    may write. writable: what no allow rule may trust.
+    workdir, a directory descriptor, confinement and file are ours from now on. roots: what the
+    sandbox may write. writable: what no allow rule may trust.
     """
 
     def __init__(
@@ -72,6 +78,7 @@ class Command:
         writable: tuple[str, ...],
         guard: Guard,
         asker: Asker,
+        file: OutputFile,
     ) -> None:
         self._settings = settings
         self._spec = spec
@@ -84,6 +91,8 @@ class Command:
         self._deadline = Deadline(spec.timeout_ms / 1000, trio.current_time())
         self._time = trio.CancelScope()
         self._outcome = Outcome()
+        self._file = file
+        self._capture = Capture(asker.size, file.feed)
         self._failure: Exception | None = None
         self._shell = 0
         self._argv = (settings.shell, "-lc" if spec.login else "-c", spec.command)
@@ -125,14 +134,15 @@ class Command:
                 log.error("what a command left in the background was ended", exc_info=errors)
         finally:
             self._watch.end()
+            self._file.close()
             os.close(self._workdir)
             self._confinement.close()
             self._answered.set()
             self._ended.set()
 
     async def _run(self, launcher: Launcher) -> None:
-        self._asker.progress(self._outcome.capture.last_line)
-        with Pipes(self._outcome.capture) as pipes, closing(self._way(launcher)) as way:
+        self._asker.progress(self._capture.last_line)
+        with Pipes(self._capture, self._file) as pipes, closing(self._way(launcher)) as way:
             async with trio.open_nursery() as nursery:
                 process = await self._start(launcher, pipes, way)
                 nursery.start_soon(way.serve)
@@ -144,6 +154,7 @@ class Command:
                     await pipes.ended.wait()
                     await launcher.empty.wait()
                 pipes.detach()
+                await self._keep_output()
                 if not launcher.empty.is_set():
                     self._outcome.background = await launcher.jobs()
                 for note in self._watch.notes(ended=launcher.empty.is_set()):
@@ -151,6 +162,14 @@ class Command:
                 self._answered.set()
                 await launcher.empty.wait()
                 nursery.cancel_scope.cancel()
+
+    async def _keep_output(self) -> None:
+        self._outcome.output = self._capture.output()
+        if self._outcome.output.left_out:
+            await self._file.finish()
+            self._outcome.file = self._file.path
+            if self._file.note:
+                self._note(self._file.note)
 
     def _way(self, launcher: Launcher) -> ByKernel | ByWrapper:
         context = self._context(launcher)
@@ -232,8 +251,9 @@ class Command:
     def _record(self, verdict: Verdict) -> None:
         argv = _shortened(verdict.argv)
         found = Decision(verdict.program, argv, verdict.decision, _cut(verdict.reason))
-        if len(self._outcome.decisions) < _MAX_DECISIONS:
-            self._outcome.decisions.append(found)
+        decisions = self._outcome.decisions
+        if found in decisions or len(decisions) < _MAX_DECISIONS:
+            decisions[found] = decisions.get(found, 0) + 1
         else:
             self._note(f"only the first {_MAX_DECISIONS} decisions are listed")
 

@@ -8,6 +8,7 @@ from codex_multitool import __version__, roles
 from codex_multitool.mcp_server.options import (
     DANGEROUS_COMMANDS,
     INTERCEPT,
+    RESULTS,
     SHELL_VARIABLE,
     Options,
 )
@@ -92,6 +93,13 @@ line, 128+n when signal n ended it.
     "configured, else 600]",
 )
 @click.option(
+    "--result",
+    type=click.Choice(RESULTS),
+    help="How the text of a result is put. text: the output, and words. json: as the shell tool "
+    "server that came with Codex did. auto: json for Codex and for clients before 2025-06-18, "
+    "text for all others.  [default: as configured, else auto]",
+)
+@click.option(
     "--accept-writable-server",
     "accept_writable",
     is_flag=True,
@@ -106,6 +114,7 @@ def command_line(
     preserve_program_paths: bool,
     dangerous_commands: str | None,
     approval_timeout: float | None,
+    result: str | None,
     accept_writable: bool,
 ) -> Options:
     """What was given, as values."""
@@ -118,6 +127,7 @@ def command_line(
         dangerous_commands=dangerous_commands,
         patience=approval_timeout,
         accept_writable=accept_writable,
+        result=result,
     )
 
 

@@ -11,8 +11,9 @@ SHELL_VARIABLE = "CODEX_BASH_PATH"
 COMPLETION_VARIABLE = "_CODEX_EXEC_MCP_SERVER_COMPLETE"  # by it a shell asks click for words
 INTERCEPT = ("auto", "kernel", "wrapper")
 DANGEROUS_COMMANDS = ("ask", "run")
+RESULTS = ("auto", "text", "json")
 
-_CHOICES = {"intercept": INTERCEPT, "dangerous_commands": DANGEROUS_COMMANDS}
+_CHOICES = {"intercept": INTERCEPT, "dangerous_commands": DANGEROUS_COMMANDS, "result": RESULTS}
 _FIELDS = {
     "--intercept": "intercept",
     "--shell": "shell",
@@ -20,6 +21,7 @@ _FIELDS = {
     "--execve": "wrapper",
     "--rules": "rules",
     "--dangerous-commands": "dangerous_commands",
+    "--result": "result",
 }
 _FLAGS = {
     "--preserve-program-paths": "preserve_program_paths",
@@ -42,6 +44,7 @@ class Options(NamedTuple):
     dangerous_commands: str | None = None
     patience: float | None = None
     accept_writable: bool = False
+    result: str | None = None
 
 
 def plain(arguments: Sequence[str], environ: Mapping[str, str]) -> Options | None:

@@ -9,6 +9,7 @@ from typing import Self
 import trio
 
 from codex_multitool.mcp_server.output import STDERR, STDOUT, Capture
+from codex_multitool.mcp_server.output_files import OutputFile
 
 _CHUNK = 1 << 16
 _PIPE_BYTES = 1 << 20  # what any user may ask for: pipe-max-size, pipe(7)
@@ -19,12 +20,14 @@ _STREAMS = (STDOUT, STDERR)
 class Pipes:
     """stdout and stderr of a command, fed into a `Capture` until `detach`. ended: both are.
 
+    file: where the capture sends what it does not keep.
     Whatever still comes when the answer has gone out is read and thrown away, so that a background
     job neither blocks on a full pipe nor dies of a closed one.
     """
 
-    def __init__(self, capture: Capture) -> None:
+    def __init__(self, capture: Capture, file: OutputFile) -> None:
         self._capture: Capture | None = capture
+        self._file = file
         self._readers: list[int] = []
         self._writers: list[int] = []
         self.ended = trio.Event()
@@ -77,6 +80,8 @@ class Pipes:
                 if self._take_some(self._readers.index(reader)):
                     self._poll.unregister(reader)
                     unended -= 1
+            if self._file.due:
+                await self._file.write()
         self.ended.set()
 
     def detach(self) -> None:

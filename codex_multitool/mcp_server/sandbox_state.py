@@ -10,6 +10,7 @@ from codex_multitool.sandbox.policy import PolicyError, from_object
 from codex_multitool.spelling import nearest
 
 META = "codex/sandbox-state-meta"  # the key in a call's `_meta`
+META_PREFIX = "codex/sandbox-state"  # of it, and of what else such clients send there
 _FILE_URL = "file://"
 _MAX_ROOTS = 256  # each is opened and watched at every call
 # All that clients have been seen to send. The last ones are about the reference's own sandbox.

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import trio
 
-from codex_multitool.mcp_server import messages, shell_tool
+from codex_multitool.mcp_server import audience, messages, result, shell_tool
+from codex_multitool.mcp_server.audience import Form
 from codex_multitool.mcp_server.calls import (
     Asker,
     CommandResult,
@@ -24,7 +25,7 @@ from codex_multitool.mcp_server.conversation import NAME, Conversation
 from codex_multitool.mcp_server.messages import Object, RequestId, is_id, named
 from codex_multitool.mcp_server.progress import Progress
 from codex_multitool.mcp_server.questions import Questions
-from codex_multitool.mcp_server.sandbox_state import META, StateError, parse_state
+from codex_multitool.mcp_server.sandbox_state import META, META_PREFIX, StateError, parse_state
 from codex_multitool.mcp_server.session import (
     Event,
     Invalid,
@@ -49,10 +50,11 @@ class RequestError(Exception):
 
 
 class _Call(NamedTuple):
-    """token: of the progress the client wants to hear of, if it does."""
+    """form: of its result. token: of the progress the client wants to hear of, if it does."""
 
     spec: CommandSpec
     state: SandboxState | None
+    form: Form
     token: RequestId | None
 
 
@@ -62,7 +64,7 @@ class Server:
     run: what a `shell` call does. patience: seconds a human has to answer.
     cwd: what a sandbox state without a directory is relative to. refusal: why calls would fail
     under a state; the client is told as soon as it sends one. begun: what came before there was a
-    server and is not answered, in order.
+    server and is not answered, in order. results, size: what results are like, see `audience`.
     """
 
     def __init__(
@@ -74,12 +76,16 @@ class Server:
         cwd: str,
         refusal: Callable[[SandboxState], str | None] = lambda _: None,
         begun: Sequence[Event] = (),
+        results: str = "auto",
+        size: int | None = None,
     ) -> None:
         self._run = run
         self._conversation = conversation
         self._refusal = refusal
         self._cwd = cwd
         self._begun = begun
+        self._results, self._size = results, size
+        self._reference = False  # whether the client has spoken as the reference's does
         self._state: SandboxState | None = None
         self._session = conversation.session
         self._questions = Questions(self._session, self._send, patience)
@@ -153,6 +159,7 @@ class Server:
         if params is None:
             text = "missing params for sandbox state request"
             raise RequestError(messages.INVALID_PARAMS, text)
+        self._reference = True
         # Taken in any case: under the one before it, a command might do what this one forbids.
         self._state = self._parsed(params)
         if reason := self._refusal(self._state):
@@ -169,7 +176,7 @@ class Server:
         try:
             call = self._understood(request.params or {})
         except ToolError as error:
-            failure = shell_tool.encode_failure(str(error))
+            failure = result.encode_failure(str(error))
             self._send(self._session.result(request.id, failure))
         except Exception as error:  # noqa: BLE001 - as in _answer
             self._send(self._failure(request, error))
@@ -182,9 +189,20 @@ class Server:
     def _understood(self, params: Object) -> _Call:
         """A call's arguments. The state is taken now: an update that comes later is for later."""
         meta = _member(params, "_meta")
+        if any(key.startswith(META_PREFIX) for key in meta):
+            self._reference = True
         state = self._parsed(meta[META]) if META in meta else self._state
         token = meta.get("progressToken")
-        return _Call(self._arguments(params), state, token if is_id(token) else None)
+        return _Call(self._arguments(params), state, self._form(), token if is_id(token) else None)
+
+    def _form(self) -> Form:
+        return audience.form(
+            self._session.version,
+            self._session.client,
+            reference=self._reference,
+            wanted=self._results,
+            size=self._size,
+        )
 
     async def _call(
         self, request: Request, call: _Call, scope: trio.CancelScope, nursery: trio.Nursery
@@ -207,12 +225,12 @@ class Server:
     async def _called(self, call: _Call, nursery: trio.Nursery) -> Object:
         progress = None if call.token is None else Progress(call.token, self._send)
         try:
-            result = await self._ran(call.spec, call.state, progress, nursery)
+            found = await self._ran(call, progress, nursery)
         except ToolError as error:
-            return shell_tool.encode_failure(str(error))
+            return result.encode_failure(str(error))
         # Encoded it is larger, and would lie there until a client that is slow has read the others.
         await self._answers.room()
-        return shell_tool.encode_result(result, _signal_name(result.signal))
+        return result.encode(found, _signal_name(found.signal), call.form)
 
     def _arguments(self, params: Object) -> CommandSpec:
         name = params.get("name")
@@ -230,22 +248,22 @@ class Server:
             raise ToolError(text) from None
 
     async def _ran(
-        self,
-        spec: CommandSpec,
-        state: SandboxState | None,
-        progress: Progress | None,
-        nursery: trio.Nursery,
+        self, call: _Call, progress: Progress | None, nursery: trio.Nursery
     ) -> CommandResult:
+        follow = _unfollowed if progress is None else progress.follow
+        questions = self._questions
+        asker = Asker(questions.ask, questions.possible(), follow, call.form.size)
         if progress is None:
-            return await self._run(spec, state, self._asker(lambda _: None))
+            return await self._run(call.spec, call.state, asker)
         nursery.start_soon(progress.report)
         try:
-            return await self._run(spec, state, self._asker(progress.follow))
+            return await self._run(call.spec, call.state, asker)
         finally:
             progress.end()
 
-    def _asker(self, progress: Callable[[Callable[[], str]], None]) -> Asker:
-        return Asker(self._questions.ask, self._questions.possible(), progress)
+
+def _unfollowed(_latest: Callable[[], str]) -> None:
+    """For a client that does not want to hear where a call is."""
 
 
 def _signal_name(number: int | None) -> str | None:

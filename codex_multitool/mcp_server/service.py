@@ -26,7 +26,7 @@ class Service(NamedTuple):
     """What is served. state: of calls without one. patience: seconds.
 
     rules_files: all besides those in CODEX_HOME. accept_writable: that commands may write the
-    server's own files.
+    server's own files. results, max_output: what results are like, see `audience`.
     """
 
     choice: Choice
@@ -41,6 +41,8 @@ class Service(NamedTuple):
     patience: float
     workspace: str
     state: SandboxState | None
+    results: str
+    max_output: int | None
 
     def roots(self, state: SandboxState) -> tuple[str, ...]:
         """What commands may write under a state."""
@@ -92,6 +94,8 @@ def prepared(options: Options, probe: Probe, say: Callable[[Said], None]) -> Ser
         patience=options.patience or config.approval_timeout or _PATIENCE,
         workspace=place,
         state=SandboxState(config.policy(), place) if config.sandbox_mode else None,
+        results=options.result or config.result or "auto",
+        max_output=config.max_output,
     )
 
 

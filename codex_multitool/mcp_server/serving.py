@@ -1,6 +1,7 @@
 """A running server, from the opening of its session to its end."""
 
 import gc
+import os
 import socket
 from contextlib import closing
 
@@ -10,6 +11,7 @@ from codex_multitool.escalation.decide import Judgement
 from codex_multitool.launcher.pool import Pool
 from codex_multitool.mcp_server.calls import Asker, CommandResult, CommandSpec, Run, SandboxState
 from codex_multitool.mcp_server.opening import ENDING, Opening
+from codex_multitool.mcp_server.output_files import OutputFiles
 from codex_multitool.mcp_server.own_files import files_of
 from codex_multitool.mcp_server.server import Server
 from codex_multitool.mcp_server.service import Service
@@ -36,13 +38,16 @@ def serve(service: Service, opening: Opening, zygote: socket.socket) -> int:
 
 async def _start(service: Service, found: Settings, opening: Opening, zygote: socket.socket) -> int:
     # Launchers are listened to until the last command has ended: the outer nursery is for that.
-    async with trio.open_nursery() as listening:
-        status = await _serve(service, found, opening, Pool(zygote, listening))
-        listening.cancel_scope.cancel()
+    with closing(OutputFiles(os.environ)) as files:
+        async with trio.open_nursery() as listening:
+            status = await _serve(service, found, opening, Pool(zygote, listening), files)
+            listening.cancel_scope.cancel()
     return status
 
 
-async def _serve(service: Service, found: Settings, opening: Opening, pool: Pool) -> int:
+async def _serve(
+    service: Service, found: Settings, opening: Opening, pool: Pool, files: OutputFiles
+) -> int:
     status = 0
     async with trio.open_nursery() as nursery:
 
@@ -56,7 +61,7 @@ async def _serve(service: Service, found: Settings, opening: Opening, pool: Pool
         own = files_of(service)
         if service.state is not None:
             own.exposed(service.roots(service.state))  # what was accepted is told, once
-        with closing(ShellTool(found, pool, nursery, own)) as tool:
+        with closing(ShellTool(found, pool, nursery, files, own)) as tool:
             server = Server(
                 _with_state(tool.run, service.state),
                 opening.conversation,
@@ -64,8 +69,11 @@ async def _serve(service: Service, found: Settings, opening: Opening, pool: Pool
                 cwd=service.workspace,
                 refusal=tool.refusal,
                 begun=opening.unanswered,
+                results=service.results,
+                size=service.max_output,
             )
             nursery.start_soon(on_signal)
+            nursery.start_soon(files.sweep)
             await Stdio(opening.descriptors, opening.unsent).serve(server.serve)
         nursery.cancel_scope.cancel()
     return status

@@ -54,11 +54,12 @@ Event = Request | Notification | Response | Invalid
 class Session:
     """One client's session.
 
-    version: the one agreed on, empty before `initialize`. capabilities: the client's.
+    version: the one agreed on, empty before `initialize`. client: its name. capabilities: its.
     """
 
     def __init__(self) -> None:
         self.version = ""
+        self.client = ""
         self.capabilities: Object = {}
         self._line = bytearray()
         self._discarding = False
@@ -176,6 +177,9 @@ class Session:
             return f"`capabilities` must be an object, not {named(capabilities)}"
         self.version = wanted if wanted in messages.VERSIONS else messages.NEWEST
         self.capabilities = capabilities
+        introduced = params.get("clientInfo")
+        name = introduced.get("name") if isinstance(introduced, dict) else None
+        self.client = name if isinstance(name, str) else ""
         return ""
 
 

@@ -16,6 +16,7 @@ from codex_multitool.mcp_server.calls import (
     ToolError,
 )
 from codex_multitool.mcp_server.command import Command, Outcome
+from codex_multitool.mcp_server.output_files import OutputFile, OutputFiles
 from codex_multitool.running.own_files import OwnFiles
 from codex_multitool.running.settings import Settings
 from codex_multitool.sandbox import enforce
@@ -88,7 +89,8 @@ def _identity(path: str) -> tuple[int, int] | None:
 class ShellTool:
     """Runs the calls of one session. Every call has a `Command` in `nursery`.
 
-    own: what no command may write, if anything.
+    own: what no command may write, if anything. files: where outputs go that are too large for a
+    result.
     """
 
     def __init__(
@@ -96,12 +98,14 @@ class ShellTool:
         settings: Settings,
         pool: Pool,
         nursery: trio.Nursery,
+        files: OutputFiles,
         own: OwnFiles | None = None,
     ) -> None:
         self._settings = settings
         self._pool = pool
         self._nursery = nursery
         self._own = own or OwnFiles()
+        self._files = files
         self._confinements = Confinements(self._own)
         self._guard = Guard()
         # What any sandbox of this session could write stays untrusted for its whole life.
@@ -146,8 +150,10 @@ class ShellTool:
         if _is_free_but_for_sockets(state.policy):
             self._ever_writable.add("/")
         writable = tuple(self._ever_writable)
+        # What may write everything may write that, too.
+        file = OutputFile(self._files, () if state.policy.full_write else writable)
         return Command(
-            self._settings, spec, workdir, confinement, roots, writable, self._guard, asker
+            self._settings, spec, workdir, confinement, roots, writable, self._guard, asker, file
         )
 
 
@@ -160,25 +166,22 @@ def _is_free_but_for_sockets(policy: SandboxPolicy) -> bool:
 
 
 def _result(outcome: Outcome) -> CommandResult:
-    status, capture = outcome.status, outcome.capture
+    status = outcome.status
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
     code = 128 + number if number is not None else os.WEXITSTATUS(status)
-    stdout, stderr = capture.stdout(), capture.stderr()
     notes = list(outcome.notes)
     if outcome.timed_out:
         code = _TIMED_OUT
-        notes.append("the command was ended because its time was up")
-    if stdout.replaced or stderr.replaced:
+    if outcome.output.replaced:
         notes.append("bytes that are not UTF-8 were replaced by U+FFFD")
     return CommandResult(
         exit_code=code,
         signal=number,
         timed_out=outcome.timed_out,
         duration_ns=outcome.duration_ns,
-        stdout=stdout,
-        stderr=stderr,
-        both=capture.both(),
-        decisions=tuple(outcome.decisions),
+        output=outcome.output,
+        file=outcome.file,
+        decisions=tuple(it._replace(times=count) for it, count in outcome.decisions.items()),
         background=outcome.background,
         notes=tuple(notes),
     )

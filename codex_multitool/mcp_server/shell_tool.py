@@ -1,10 +1,8 @@
-"""The tool `shell`: what clients are told of it, its arguments, its result — pure."""
+"""The tool `shell`: what clients are told of it, and its arguments — pure."""
 
 from os.path import isabs
 
-import msgspec
-
-from codex_multitool.mcp_server.calls import CommandResult, CommandSpec, ToolError, printable
+from codex_multitool.mcp_server.calls import CommandSpec, ToolError
 from codex_multitool.mcp_server.messages import Object, named
 
 NAME = "shell"
@@ -17,7 +15,6 @@ class ArgumentError(Exception):
     """The arguments are not what the input schema asks for."""
 
 
-_STREAM = {"type": "string"}
 _COUNT = {"type": "integer", "minimum": 0}
 
 DEFINITION: Object = {
@@ -36,19 +33,16 @@ DEFINITION: Object = {
                 "description": "The working directory to execute the command in. Must be an "
                 "absolute path.",
             },
-            # `nullable` as the reference lists it: clients that turn words into arguments know
-            # no `type` that is a list.
+            # null is taken as well, but no schema says so that every client can read: some know
+            # no `type` that is a list, and `nullable` and `format` are no words of JSON Schema.
             "timeout_ms": {
                 "type": "integer",
-                "format": "uint64",
                 "minimum": 0,
-                "nullable": True,
                 "description": "The timeout for the command in milliseconds. Time spent waiting "
                 f"for an approval does not count. Defaults to {DEFAULT_TIMEOUT_MS}.",
             },
             "login": {
                 "type": "boolean",
-                "nullable": True,
                 "description": "Launch Bash with -lc instead of -c: defaults to true.",
             },
         },
@@ -61,9 +55,11 @@ DEFINITION: Object = {
                 "type": "integer",
                 "description": "124 after a timeout, 128 + n after signal n",
             },
-            "output": {**_STREAM, "description": "stdout and stderr in order of arrival"},
-            "stdout": _STREAM,
-            "stderr": _STREAM,
+            "output": {
+                "type": "string",
+                "description": "stdout and stderr in order of arrival; of a long one the "
+                "beginning and the end",
+            },
             "duration": {
                 "type": "object",
                 "properties": {"secs": _COUNT, "nanos": _COUNT},
@@ -73,9 +69,14 @@ DEFINITION: Object = {
             "signal": {"type": ["string", "null"], "description": "what killed it, like SIGTERM"},
             "truncated": {
                 "type": ["object", "null"],
-                "description": "bytes left out of the middle of each",
-                "properties": {"output": _COUNT, "stdout": _COUNT, "stderr": _COUNT},
-                "required": ["output", "stdout", "stderr"],
+                "description": "bytes left out of the middle",
+                "properties": {"output": _COUNT},
+                "required": ["output"],
+            },
+            "output_file": {
+                "type": ["string", "null"],
+                "description": "a file with the whole output, where some was left out: commands "
+                "can read it",
             },
             "decisions": {
                 "type": "array",
@@ -88,6 +89,7 @@ DEFINITION: Object = {
                         "argv": {"type": "array", "items": {"type": "string"}},
                         "decision": {"enum": ["run", "escalate", "deny"]},
                         "reason": {"type": "string"},
+                        "times": {"type": "integer", "minimum": 2},
                     },
                     "required": ["program", "argv", "decision", "reason"],
                 },
@@ -104,8 +106,8 @@ DEFINITION: Object = {
             "notes": {"type": "array", "items": {"type": "string"}},
         },
         "required": [
-            "exit_code", "output", "stdout", "stderr", "duration", "timed_out", "signal",
-            "truncated", "decisions", "background", "notes",
+            "exit_code", "output", "duration", "timed_out", "signal", "truncated", "output_file",
+            "decisions", "background", "notes",
         ],
     },
     "annotations": {
@@ -159,63 +161,3 @@ def _milliseconds(value: object) -> int:
     if value < 0:
         raise ArgumentError(f"`timeout_ms` must be 0 or more, not {value}")
     return min(value, _MAX_TIMEOUT_MS)
-
-
-def encode_result(result: CommandResult, signal: str | None) -> Object:
-    """The result of tools/call: the reference's four members as text, ours where they say more.
-
-    signal: the name of result.signal.
-    """
-    # A large output is most of the message, and stands in it up to three times: encoded once.
-    output = _encoded(result.both.text)
-    alone = result.stdout.text == result.both.text
-    told: Object = {
-        "exit_code": result.exit_code,
-        "output": output,
-        "duration": {
-            "secs": result.duration_ns // 1_000_000_000,
-            "nanos": result.duration_ns % 1_000_000_000,
-        },
-        "timed_out": result.timed_out,
-    }
-    more: Object = {
-        "signal": signal,
-        "truncated": _truncated(result),
-        "background": [{"pid": pid, "command": printable(line)} for pid, line in result.background],
-        "notes": [printable(note) for note in result.notes],
-    }
-    text = {**told, **{name: value for name, value in more.items() if value}}
-    return {
-        "content": [{"type": "text", "text": msgspec.json.encode(text).decode()}],
-        "structuredContent": {
-            **told,
-            **more,
-            "stdout": output if alone else result.stdout.text,
-            "stderr": result.stderr.text,
-            "decisions": [
-                {
-                    "program": printable(decision.program),
-                    "argv": [printable(word) for word in decision.argv],
-                    "decision": decision.decision,
-                    "reason": printable(decision.reason),
-                }
-                for decision in result.decisions
-            ],
-        },
-        "isError": False,
-    }
-
-
-def encode_failure(text: str) -> Object:
-    """The result of a call that could not be served."""
-    return {"content": [{"type": "text", "text": printable(text)}], "isError": True}
-
-
-def _encoded(text: str) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode(text))
-
-
-def _truncated(result: CommandResult) -> dict[str, int] | None:
-    streams = {"output": result.both, "stdout": result.stdout, "stderr": result.stderr}
-    dropped = {name: stream.dropped for name, stream in streams.items()}
-    return dropped if any(dropped.values()) else None

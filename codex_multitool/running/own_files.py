@@ -44,9 +44,9 @@ class OwnFiles:
     def _exposed(self, roots: Sequence[str]) -> str | None:
         canonical = {os.path.realpath(root): root for root in roots}
         for what, path in self._files:
-            if not _changeable(path, tuple(canonical)):
+            if not changeable(path, tuple(canonical)):
                 continue
-            root = next(root for place, root in canonical.items() if _changeable(path, (place,)))
+            root = next(root for place, root in canonical.items() if changeable(path, (place,)))
             return (
                 f"commands could write in {root}, and so change {path}, {what}: what they leave "
                 f"there would act outside the sandbox. Move it, make less writable, or accept that "
@@ -55,7 +55,7 @@ class OwnFiles:
         return None
 
 
-def _changeable(path: str, roots: tuple[str, ...]) -> bool:
+def changeable(path: str, roots: tuple[str, ...]) -> bool:
     """Whether who may write below `roots`, canonical, can change the file or what is in it."""
     own = os.path.realpath(path)
     return any(beneath(root, (own,)) for root in roots) or redirectable(path, roots)

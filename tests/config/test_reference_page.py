@@ -27,6 +27,7 @@ CHOSEN_LATER = {
     "codex_multitool.approval_timeout",
     "codex_multitool.dangerous_commands",
     "codex_multitool.protect",
+    "codex_multitool.result",
 }
 
 

@@ -48,6 +48,9 @@ def refusal(text: str, home: str | None = "/home/me") -> tuple[str, str]:
         ("codex_multitool", "max_file_size", '"10 KB"', 10 << 10),
         ("codex_multitool", "max_file_size", '"7"', 7),
         ("codex_multitool", "max_open_files", "64", 64),
+        ("codex_multitool", "max_output", '"24K"', 24 << 10),
+        ("codex_multitool", "max_output", "1048576", 1 << 20),
+        ("codex_multitool", "result", '"json"', "json"),
         ("codex_multitool", "max_processes", '"unlimited"', None),
     ],
 )
@@ -276,6 +279,12 @@ codex_multitool.intercept = 'ptrace'
   1:29 `codex_multitool.intercept`: unknown value 'ptrace'
 codex_multitool.dangerous_commands = 'no'
   1:38 `codex_multitool.dangerous_commands`: unknown value 'no'
+codex_multitool.max_output = 1023
+  1:30 `codex_multitool.max_output`: out of range: 1023
+codex_multitool.max_output = "2M"
+  1:30 `codex_multitool.max_output`: out of range: 2097152
+codex_multitool.result = "JSON"
+  1:26 `codex_multitool.result`: unknown value 'JSON'
 codex_multitool.approval_timeout = 0
   1:36 `codex_multitool.approval_timeout`: out of range: 0
 codex_multitool.approval_timeout = -1.5
@@ -426,7 +435,7 @@ def keys(table: Table, path: Key = ()) -> list[str]:
 def test_these_are_the_settings() -> None:
     ours = """intercept shell rules approval_timeout dangerous_commands protect
         keep_environment drop_environment max_memory max_processes max_cpu_seconds max_file_size
-        max_open_files"""
+        max_open_files max_output result"""
     environment = """inherit ignore_default_excludes exclude set.* include_only filters.*
         experimental_use_profile"""
     assert keys(SETTINGS) == [

@@ -138,7 +138,7 @@ def test_the_sdk_is_asked_and_accepts(pairing: Pairing, major: int, box: Box) ->
     _, called = transcript["results"]
     assert told(called)["exit_code"] == 0
     (question,) = transcript["questions"]
-    assert question["message"].endswith(f"/git init .` in `{box.ws}`?")
+    assert question["message"].partition("\n")[0].endswith(f"/git init .` in `{box.ws}`?")
     assert (box.ws / ".git").is_dir()
 
 

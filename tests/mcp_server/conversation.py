@@ -72,7 +72,7 @@ class Tool:
             self.running -= 1
 
     async def _run(self, spec: CommandSpec, asker: Asker) -> CommandResult:
-        capture = Capture()
+        capture = Capture(asker.size)
         more: Json = {}
         match spec.command.split():
             case ["echo", *words]:
@@ -120,9 +120,7 @@ class Tool:
     @staticmethod
     def _result(capture: Capture, **more: Any) -> CommandResult:
         told: Json = {"exit_code": 0, "signal": None, "timed_out": False, "duration_ns": 1, **more}
-        return CommandResult(
-            stdout=capture.stdout(), stderr=capture.stderr(), both=capture.both(), **told
-        )
+        return CommandResult(output=capture.output(), **told)
 
 
 class Client:
@@ -169,11 +167,13 @@ class Client:
         assert answer.get("id") == number, answer
         return answer
 
-    async def initialize(self, version: str = "2025-11-25", **capabilities: Any) -> Json:
+    async def initialize(
+        self, version: str = "2025-11-25", name: str = "conversation", **capabilities: Any
+    ) -> Json:
         hello = {
             "protocolVersion": version,
             "capabilities": capabilities,
-            "clientInfo": {"name": "conversation", "version": "0"},
+            "clientInfo": {"name": name, "version": "0"},
         }
         answer = await self.request("initialize", hello)
         await self.send(method="notifications/initialized")

@@ -15,7 +15,7 @@ def test_a_background_job_does_not_hold_up_the_result_that_names_it(any_bench: B
         return result
 
     result = any_bench.run(scenario)
-    assert result.stdout.text == "started\n"
+    assert result.output.text() == "started\n"
     assert result.duration_ns < 500_000_000_000
     assert [line for _, line in result.background] == ["sleep 1000"]
 
@@ -38,7 +38,7 @@ def test_what_a_background_job_prints_neither_blocks_nor_kills_it(any_bench: Ben
         await until((any_bench.workdir / "done").exists, "the job prints to its end")
         return result
 
-    assert any_bench.run(scenario).stdout.text == "started\n"
+    assert any_bench.run(scenario).output.text() == "started\n"
 
 
 def test_a_background_job_is_judged_when_its_shell_has_gone(bench: Bench) -> None:
@@ -53,7 +53,7 @@ def test_a_background_job_is_judged_when_its_shell_has_gone(bench: Bench) -> Non
         made, kept = bench.workdir / "made", bench.workdir / "kept"
         kept.mkdir()
         result = await tool(f"(sleep 1; rmdir {kept}; mkdir {made}) & echo started", ask=ask)
-        assert (result.stdout.text, asked) == ("started\n", [])
+        assert (result.output.text(), asked) == ("started\n", [])
         await until(made.exists, "the job made its directory, outside the read-only sandbox")
         assert kept.exists()
 
@@ -67,4 +67,4 @@ def test_nothing_is_said_to_run_on_that_is_just_ending(bench: Bench) -> None:
 
     results = bench.run(scenario)
     assert [result.background for result in results if result.background] == []
-    assert {result.stdout.text for result in results} == {"1\n2\n"}
+    assert {result.output.text() for result in results} == {"1\n2\n"}

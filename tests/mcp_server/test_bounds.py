@@ -16,7 +16,7 @@ async def served_again(tool: Tool) -> None:
     with trio.fail_after(20):
         while True:
             try:
-                assert (await tool("echo on")).stdout.text == "on\n"
+                assert (await tool("echo on")).output.text() == "on\n"
                 break
             except ToolError:
                 await trio.sleep(0.05)
@@ -32,10 +32,10 @@ def test_no_more_execs_are_held_than_there_is_room_for(
 
     async def scenario(tool: Tool) -> None:
         result = await tool(HOLD, timeout_ms=3000)
-        assert result.stdout.text == "126\n"
+        assert result.output.text() == "126\n"
         assert "execs failed: 3 of this command were held already" in result.notes
         # It is the command's own trouble.
-        assert (await tool("env echo on")).stdout.text == "on\n"
+        assert (await tool("env echo on")).output.text() == "on\n"
 
     any_bench.run(scenario)
 

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from codex_multitool.mcp_server.calls import Answer, CommandResult, Question, ToolError
-from codex_multitool.mcp_server.output import CAP
+from codex_multitool.mcp_server.output import SIZE
 from tests.end_to_end.processes import marked, running
 from tests.mcp_server.tool import ASKS, FULL_ACCESS, Bench, Tool, accept, until
 
@@ -54,7 +54,7 @@ def test_the_status_is_the_shells(
 def test_a_failure_that_speaks_of_sandboxes_is_a_result_like_any_other(any_bench: Bench) -> None:
     result = any_bench.call("echo 'seccomp: Operation not permitted' >&2; exit 159")
     assert (result.exit_code, result.signal) == (159, None)
-    assert result.stderr.text == "seccomp: Operation not permitted\n"
+    assert result.output.text() == "seccomp: Operation not permitted\n"
 
 
 # The shell
@@ -66,7 +66,7 @@ def test_the_shell_reads_nothing_and_inherits_nothing_of_ours(bench: Bench) -> N
     result = bench.call("cat; exec 4</proc/self/fd; ls -l /proc/self/fd; umask; ulimit -c")
     os.close(read)
     os.close(write)
-    targets = [line.split(" -> ") for line in result.stdout.text.splitlines() if " -> " in line]
+    targets = [line.split(" -> ") for line in result.output.text().splitlines() if " -> " in line]
     numbers = {int(left.split()[-1]): right for left, right in targets}
     assert numbers[0] == "/dev/null"
     assert set(numbers) - {197} <= {0, 1, 2, 3, 4}  # 3 is the listing's own
@@ -87,7 +87,7 @@ SIGNALS = "grep -E '^Sig(Blk|Ign)' /proc/self/status"
 
 def test_signals_are_at_their_defaults(bench: Bench) -> None:
     result = bench.call(f"yes | head -n 1; echo ${{PIPESTATUS[*]}}; {SIGNALS}; :")
-    lines = result.stdout.text.split()
+    lines = result.output.text().split()
     assert lines[:3] == ["y", str(128 + signal.SIGPIPE), "0"]
     assert [int(mask, 16) & ~LIBRARYS for mask in lines[4::2]] == [0, 0]
 
@@ -95,7 +95,7 @@ def test_signals_are_at_their_defaults(bench: Bench) -> None:
 def test_signals_are_at_their_defaults_where_a_program_takes_the_shells_place(
     bench: Bench,
 ) -> None:
-    masks = bench.call(SIGNALS).stdout.text.split()[1::2]
+    masks = bench.call(SIGNALS).output.text().split()[1::2]
     assert [int(mask, 16) & ~LIBRARYS for mask in masks] == [0, 0]
 
 
@@ -103,39 +103,35 @@ def test_signals_are_at_their_defaults_where_a_program_takes_the_shells_place(
 def test_a_login_shell_reads_the_profile(any_bench: Bench, login: bool) -> None:
     (any_bench.folder / ".bash_profile").write_text("export FROM_PROFILE=yes\n")
     result = any_bench.call("echo [$FROM_PROFILE]", login=login)
-    assert result.stdout.text == ("[yes]\n" if login else "[]\n")
+    assert result.output.text() == ("[yes]\n" if login else "[]\n")
 
 
 # The output
 
 
-def test_the_streams_come_apart_and_together_in_order_of_arrival(any_bench: Bench) -> None:
+def test_the_streams_come_in_order_of_arrival(any_bench: Bench) -> None:
     result = any_bench.call("echo 1; sleep .1; echo 2 >&2; sleep .1; echo 3; sleep .1; echo 4 >&2")
-    assert result.both.text == "1\n2\n3\n4\n"
-    assert result.stdout.text == "1\n3\n"
-    assert result.stderr.text == "2\n4\n"
+    assert result.output.text() == "1\n2\n3\n4\n"
 
 
 def test_the_stream_that_spoke_first_comes_first(any_bench: Bench) -> None:
-    assert any_bench.call("echo error >&2; echo output").both.text == "error\noutput\n"
+    assert any_bench.call("echo error >&2; echo output").output.text() == "error\noutput\n"
 
 
 def test_bytes_that_are_no_text_are_replaced_and_noted(any_bench: Bench) -> None:
     result = any_bench.call(r"printf 'caf\303\251 \377\n'")
-    assert result.stdout.text == "café \ufffd\n"
+    assert result.output.text() == "café \ufffd\n"
     assert any("UTF-8" in note for note in result.notes)
 
 
 def test_of_a_flood_the_beginning_the_end_and_an_exact_count_are_kept(any_bench: Bench) -> None:
     size = 64 << 20
     result = any_bench.call(f"printf begin; head -c {size} /dev/zero | tr '\\0' x; printf end >&2")
-    kept = result.stdout.text.count("x")
-    assert result.stdout.dropped == size - kept
-    assert kept == CAP - len("begin")
-    assert result.stdout.text.startswith("beginxxx")
-    assert result.both.text.endswith("xxxend")
-    assert result.both.dropped == size + len("beginend") - CAP
-    assert (result.stderr.text, result.stderr.dropped) == ("end", 0)
+    kept = result.output.text().count("x")
+    assert kept == SIZE - len("beginend")
+    assert result.output.left_out == size - kept
+    assert result.output.head.startswith("beginxxx")
+    assert result.output.tail.endswith("xxxend")
 
 
 def test_the_latest_line_is_known_while_the_command_runs(any_bench: Bench) -> None:
@@ -159,8 +155,7 @@ def test_a_timeout_keeps_what_was_printed(any_bench: Bench) -> None:
     result = any_bench.call("echo before; echo error >&2; sleep 1000; echo after", timeout_ms=1000)
     assert result.timed_out
     assert result.exit_code == 124
-    assert result.stdout.text == "before\n"
-    assert result.stderr.text == "error\n"
+    assert result.output.text() == "before\nerror\n"
     assert result.duration_ns >= 1_000_000_000
 
 
@@ -187,14 +182,14 @@ def test_the_clock_stands_still_while_a_human_is_asked(bench: Bench) -> None:
         return Answer("accept")
 
     result = bench.call("mkdir made && echo made", timeout_ms=1500, ask=slow)
-    assert (result.exit_code, result.stdout.text) == (0, "made\n")
+    assert (result.exit_code, result.output.text()) == (0, "made\n")
     assert result.duration_ns >= 1_500_000_000
 
 
 def test_the_clock_goes_on_after_the_answer(any_bench: Bench) -> None:
     any_bench.rules = ASKS
     result = any_bench.call("mkdir made && echo made; sleep 1000", timeout_ms=1200, ask=accept)
-    assert (result.timed_out, result.stdout.text) == (True, "made\n")
+    assert (result.timed_out, result.output.text()) == (True, "made\n")
 
 
 # The end
@@ -268,7 +263,7 @@ def test_a_killed_launcher_is_an_error_of_its_call_alone(any_bench: Bench) -> No
             result = await tool(
                 f"until [ -e {any_bench.workdir}/go ]; do sleep .05; done; echo lives"
             )
-            assert result.stdout.text == "lives\n"
+            assert result.output.text() == "lives\n"
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(victim)
@@ -303,7 +298,7 @@ def test_the_verdicts_worth_telling_are_told(bench: Bench) -> None:
         ("touch", ("f",), "escalate"), ("mkdir", ("d",), "escalate"), ("rmdir", ("d",), "deny"),
     ]  # fmt: skip
     assert "keep it" in result.decisions[2].reason
-    assert "keep it" in result.stderr.text
+    assert "keep it" in result.output.text()
 
 
 def test_of_a_long_command_line_the_beginning_is_told(any_bench: Bench) -> None:
@@ -387,4 +382,4 @@ def test_a_forged_request_ends_no_other_call(wrapper_bench: Bench, payload: byte
             nursery.start_soon(forge, tool)
             return await tool(f"until [ -e {forged} ]; do sleep .05; done; echo lives")
 
-    assert wrapper_bench.run(scenario).stdout.text == "lives\n"
+    assert wrapper_bench.run(scenario).output.text() == "lives\n"

@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from codex_multitool.mcp_server.output import Capture
+from codex_multitool.mcp_server.output_files import OutputFile, OutputFiles
 from codex_multitool.mcp_server.pipes import Pipes
 from tests.executables import ROOT
 
@@ -19,7 +20,7 @@ def piped(scenario: Callable[[Pipes, int, int], Awaitable[None]]) -> Capture:
     capture = Capture()
 
     async def session() -> None:
-        with trio.fail_after(20), Pipes(capture) as pipes:
+        with trio.fail_after(20), Pipes(capture, OutputFile(OutputFiles({}), ())) as pipes:
             stdout, stderr = (os.dup(fd) for fd, _ in pipes.write_ends())
             pipes.close_write_ends()
             async with trio.open_nursery() as nursery:
@@ -42,8 +43,7 @@ def test_both_are_read_to_their_ends() -> None:
         await pipes.ended.wait()
 
     capture = piped(scenario)
-    assert (capture.stdout().text, capture.stderr().text) == ("out", "err")
-    assert capture.both().text == "errout"
+    assert capture.output().text() == "errout"
 
 
 def test_what_is_ready_together_is_read_in_the_order_it_became_ready() -> None:
@@ -57,7 +57,7 @@ def test_what_is_ready_together_is_read_in_the_order_it_became_ready() -> None:
         os.close(stderr)
         await pipes.ended.wait()
 
-    assert piped(scenario).both().text == "1212"
+    assert piped(scenario).output().text() == "1212"
 
 
 def test_what_was_written_before_detaching_is_kept_and_nothing_after() -> None:
@@ -71,7 +71,7 @@ def test_what_was_written_before_detaching_is_kept_and_nothing_after() -> None:
         await pipes.ended.wait()  # a job in the background neither blocks nor dies
 
     capture = piped(scenario)
-    assert (capture.stdout().text, capture.stderr().text) == ("kept", "too")
+    assert capture.output().text() == "kepttoo"
 
 
 def test_detaching_ends_though_somebody_writes_for_ever() -> None:
@@ -85,12 +85,12 @@ def test_detaching_ends_though_somebody_writes_for_ever() -> None:
         os.close(stdout)
         await pipes.ended.wait()
 
-    assert piped(scenario).stdout().text.startswith("y\ny\n")
+    assert piped(scenario).output().text().startswith("y\ny\n")
 
 
 def test_the_command_gets_them_as_1_and_2() -> None:
     async def session() -> None:
-        with Pipes(Capture()) as pipes:
+        with Pipes(Capture(), OutputFile(OutputFiles({}), ())) as pipes:
             (_, first), (_, second) = pipes.write_ends()
             assert (first, second) == (1, 2)
 
@@ -103,13 +103,14 @@ sys.path.insert(0, {str(ROOT)!r})
 import trio
 import trio.testing
 from codex_multitool.mcp_server.output import Capture
+from codex_multitool.mcp_server.output_files import OutputFile, OutputFiles
 from codex_multitool.mcp_server.pipes import Pipes
 async def session():
     before = len(os.listdir("/proc/self/fd"))
     # Room for what polls and for one pipe; `before` counts the listing too.
     resource.setrlimit(resource.RLIMIT_NOFILE, (before + 2, before + 2))
     try:
-        with Pipes(Capture()):
+        with Pipes(Capture(), OutputFile(OutputFiles(os.environ), ())):
             print("opened")
     except OSError as error:
         print(error.strerror, len(os.listdir("/proc/self/fd")) - before)

@@ -108,7 +108,7 @@ def test_everyday_git_asks_nothing(repository: Bench) -> None:
         f"git config --get user.name; git status -s; touch {out(repository)}"
     )
     result = repository.call(commit, policy=WORKSPACE)
-    assert (result.exit_code, result.stdout.text, result.notes) == (0, "A\n", ())
+    assert (result.exit_code, result.output.text(), result.notes) == (0, "A\n", ())
     assert out(repository).exists()
 
 

@@ -78,7 +78,7 @@ def test_what_is_there_cannot_be_changed(repository: Bench) -> None:
     before = [content(folder) for folder in protected]
     script = "".join(f"({write}) 2>/dev/null && echo '{write}'\n" for write in WRITES) + ":"
     result = repository.call(script, policy=WORKSPACE)
-    assert (result.stdout.text, result.notes) == ("", ())
+    assert (result.output.text(), result.notes) == ("", ())
     assert [content(folder) for folder in protected] == before
 
 
@@ -86,7 +86,7 @@ def test_what_is_there_cannot_be_changed(repository: Bench) -> None:
 def test_without_the_namespace_it_can(repository: Bench, write: str) -> None:
     repository.own_mounts = False
     result = repository.call(f"({write}) && echo done", policy=WORKSPACE)
-    assert result.stdout.text == "done\n"
+    assert result.output.text() == "done\n"
 
 
 def test_what_is_not_there_is_left_to_the_look(repository: Bench) -> None:
@@ -100,8 +100,8 @@ def test_a_commit_needs_none_of_it(repository: Bench) -> None:
         "pwd; cat HEAD; cd ..; rm file; git stash -q; git gc -q; git log --format=%s"
     )
     result = repository.call(commit, policy=WORKSPACE)
-    lines = [line for line in result.stdout.text.splitlines() if "x" in line or "/" in line]
-    assert result.exit_code == 0, result.stderr.text
+    lines = [line for line in result.output.text().splitlines() if "x" in line or "/" in line]
+    assert result.exit_code == 0, result.output.text()
     assert lines == [f"{repository.workdir}/.git", "ref: refs/heads/other", "x"]
 
 
@@ -114,8 +114,8 @@ def test_a_program_outside_has_the_mounts_of_outside(repository: Bench) -> None:
         ask=accept,  # what cp wrote is not always told apart
     )
     work = str(repository.workdir)
-    assert result.stdout.text.splitlines()[:3] == [work, f"{work}/.claude", "origin"]
-    assert result.stdout.text.splitlines()[3] != os.readlink("/proc/self/ns/mnt")
+    assert result.output.text().splitlines()[:3] == [work, f"{work}/.claude", "origin"]
+    assert result.output.text().splitlines()[3] != os.readlink("/proc/self/ns/mnt")
     assert (repository.workdir / ".claude/more.json").exists()
     assert "example.org" in (repository.workdir / ".git/config").read_text()
 

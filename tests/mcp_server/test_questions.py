@@ -14,7 +14,7 @@ class TestQuestion:
         return message
 
     def told(self, answer: Json) -> str:
-        found: str = answer["result"]["structuredContent"]["stderr"]
+        found: str = answer["result"]["structuredContent"]["output"]
         return found
 
     def test_it_is_asked_while_the_call_runs(self) -> None:

@@ -151,19 +151,47 @@ class TestCall:
             result = (await client.shell("echo hi"))["result"]
             assert result["isError"] is False
             jsonschema.validate(result["structuredContent"], DEFINITION["outputSchema"])
+            assert result["content"] == [{"type": "text", "text": "hi\n"}]
+
+        run(scenario, descriptors=descriptors)
+
+    @pytest.mark.parametrize("speaks", ["update", "call", "name"])
+    def test_who_speaks_as_the_references_client_gets_the_references_result(
+        self, speaks: str
+    ) -> None:
+        async def scenario(client: Client) -> None:
+            await client.initialize(name="codex-mcp-client" if speaks == "name" else "another")
+            if speaks == "update":
+                await client.request(UPDATE, READ_ONLY)
+            if speaks == "call":
+                await client.shell("echo hi", meta={META: READ_ONLY})
+            result = (await client.shell("echo hi"))["result"]
             assert json.loads(result["content"][0]["text"]) == {
                 "exit_code": 0,
                 "output": "hi\n",
                 "duration": {"secs": 0, "nanos": 1},
                 "timed_out": False,
             }
+            assert result["structuredContent"]["output"] == "hi\n"
 
-        run(scenario, descriptors=descriptors)
+        run(scenario)
+
+    @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26"])
+    def test_before_there_was_structured_content_json_is_all_a_program_gets(
+        self, version: str
+    ) -> None:
+        async def scenario(client: Client) -> None:
+            await client.initialize(version)
+            result = (await client.shell("echo hi"))["result"]
+            assert json.loads(result["content"][0]["text"])["exit_code"] == 0
+            assert "structuredContent" not in result
+
+        run(scenario)
 
     def test_death_by_signal_has_its_name(self) -> None:
         async def scenario(client: Client) -> None:
             await client.initialize()
-            told = json.loads(text(await client.shell("kill")))
+            told = (await client.shell("kill"))["result"]["structuredContent"]
             assert (told["exit_code"], told["signal"]) == (143, "SIGTERM")
 
         run(scenario)

@@ -57,7 +57,7 @@ def test_the_command_is_told_that_it_has_no_network(
 ) -> None:
     policy = SandboxPolicy("workspace-write", network_access=network)
     result = any_bench.call("echo $CODEX_SANDBOX_NETWORK_DISABLED", policy=policy)
-    assert result.stdout.text == f"{told}\n"
+    assert result.output.text() == f"{told}\n"
 
 
 def test_the_workspace_is_the_states_and_not_the_calls(any_bench: Bench) -> None:
@@ -149,7 +149,7 @@ def test_an_unusable_workdir_is_named(any_bench: Bench, path: str, why: str) -> 
 def test_a_workdir_that_names_a_link_is_followed(any_bench: Bench) -> None:
     link = any_bench.folder / "link"
     link.symlink_to(any_bench.workdir)
-    assert any_bench.call("/bin/pwd", workdir=str(link)).stdout.text == f"{any_bench.workdir}\n"
+    assert any_bench.call("/bin/pwd", workdir=str(link)).output.text() == f"{any_bench.workdir}\n"
 
 
 def test_a_command_longer_than_the_kernel_takes_is_told_as_such(any_bench: Bench) -> None:

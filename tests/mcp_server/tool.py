@@ -25,6 +25,7 @@ from codex_multitool.mcp_server.calls import (
     SandboxState,
     ToolError,
 )
+from codex_multitool.mcp_server.output_files import OutputFiles
 from codex_multitool.mcp_server.shell import ShellTool
 from codex_multitool.running.probe import Probe
 from codex_multitool.running.settings import Settings
@@ -174,7 +175,10 @@ class Bench:
 
         async def session(pool: Pool) -> T:
             async with trio.open_nursery() as nursery:
-                with closing(ShellTool(self.settings(), pool, nursery)) as tool:
+                with (
+                    closing(OutputFiles({"XDG_CACHE_HOME": str(self.folder / "cache")})) as files,
+                    closing(ShellTool(self.settings(), pool, nursery, files)) as tool,
+                ):
                     result = await scenario(Tool(tool, self.workdir, self.mark, nursery))
                 nursery.cancel_scope.cancel()
             return result
