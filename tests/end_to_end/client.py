@@ -87,18 +87,19 @@ class ShellResult:
 
     @classmethod
     def of(cls, result: Json) -> Self:
-        """Read the tool's JSON text; raises ToolError where it is an error's."""
+        """Read the tool's JSON text, or the data beside words; raises ToolError for an error's."""
         (item,) = result["content"]
         assert item["type"] == "text"
         if result["isError"]:
             raise ToolError(item["text"])
-        told = json.loads(item["text"])
+        structured = result.get("structuredContent")
+        told = json.loads(item["text"]) if item["text"].startswith('{"exit_code":') else structured
         assert set(told) >= {"exit_code", "output", "duration", "timed_out"}
         return cls(
             exit_code=told["exit_code"],
             output=told["output"],
             timed_out=told["timed_out"],
-            structured=result.get("structuredContent"),
+            structured=structured,
         )
 
 

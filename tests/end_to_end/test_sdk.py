@@ -204,7 +204,9 @@ def test_the_inspector_calls_the_tool(pairing: Pairing, box: Box) -> None:
         "login=false",
     )
     assert called["isError"] is False
-    assert told(called)["exit_code"] == 1
-    assert told(called)["output"].startswith("hi\n")
+    (words,) = called["content"]
+    assert words["text"].startswith("hi\n")
+    assert words["text"].endswith("\n[exit status 1]")
+    assert called["structuredContent"]["exit_code"] == 1
     assert not (box.ws / "file").exists()
     wait_until(lambda: not marked(box.mark), "the server's end")
