@@ -92,8 +92,8 @@ class ShellResult:
         assert item["type"] == "text"
         if result["isError"]:
             raise ToolError(item["text"])
-        structured = result.get("structuredContent")
-        told = json.loads(item["text"]) if item["text"].startswith('{"exit_code":') else structured
+        structured: Json | None = result.get("structuredContent")
+        told: Json = json.loads(item["text"]) if item["text"].startswith("{") else structured or {}
         assert set(told) >= {"exit_code", "output", "duration", "timed_out"}
         return cls(
             exit_code=told["exit_code"],
