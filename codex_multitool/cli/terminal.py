@@ -61,10 +61,10 @@ class Human:
 
     def _mend(self, question: Question) -> str:
         if question.changes:
-            return "undo that, or run it at a terminal"
+            return "undo that, or let the user run it at a terminal"
         if question.outside:
-            return f'{question.because} asks: give it decision="allow"'
-        return f"an allow rule in {self._rules_file} runs it outside the sandbox unasked"
+            return f'{question.because} asks: only the user can give it decision="allow"'
+        return f"only the user can allow it: an allow rule in {self._rules_file} is obeyed unasked"
 
     async def _asked(self, terminal: int, question: Question) -> _Answer:
         if not _foreground(terminal):

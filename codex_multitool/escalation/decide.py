@@ -85,8 +85,9 @@ class Deny:
 class Ask:
     """A human decides. accepted: what an acceptance means. because: the rule or the danger.
 
-    how_to_allow: what to do when nobody can be asked. own_shell_only: asked only if the call's own
-    shell does the exec; what a script or make does below it runs unasked, inside.
+    how_to_allow: what to do when nobody can be asked; a model reads it, so it names what only the
+    user can do. own_shell_only: asked only if the call's own shell does the exec; what a script or
+    make does below it runs unasked, inside.
     """
 
     accepted: Run | Escalate
@@ -109,7 +110,7 @@ def decide(judgement: Judgement, request: ExecRequest) -> Verdict:
             return Ask(
                 escalate,
                 because=escalate.rule,
-                how_to_allow='give it decision="allow", or use a client that can ask you',
+                how_to_allow='only the user can give it decision="allow", or use a client that asks',
             )
         case Decision.ALLOW:
             escalate = _escalate(request, matches, Decision.ALLOW)
@@ -153,7 +154,7 @@ def unless_agreed(verdict: Verdict, changes: str) -> Verdict:
     return Ask(
         accepted,
         because=f"{accepted.rule}; {changes}",
-        how_to_allow="undo that, or use a client that can ask you",
+        how_to_allow="undo that; or the user has to agree, in a client that asks",
     )
 
 
@@ -206,8 +207,8 @@ def _unmatched(judgement: Judgement, request: ExecRequest) -> Run | Ask:
     return Ask(
         Run(),
         because=why,
-        how_to_allow="it runs without a question below a script or make, with a rule for it, "
-        "or when the server is started with --dangerous-commands=run",
+        how_to_allow="only the user can allow it: by a rule, in a client that asks, or by starting "
+        "the server with --dangerous-commands=run",
         own_shell_only=True,
     )
 

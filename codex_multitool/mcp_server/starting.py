@@ -82,7 +82,7 @@ def _prove(service: Service) -> None:
 
 
 def _serve(service: Service, zygote: socket.socket, level: str, told: Sequence[Said]) -> int:
-    instructions = " ".join(filter(None, (INSTRUCTIONS, service.choice.notice)))
+    instructions = " ".join(filter(None, (INSTRUCTIONS, service.choice.told)))
     opening = Opening(Conversation(instructions), take_over())
     end_on_signals()
     opening.attend()

@@ -41,6 +41,11 @@ class Choice(NamedTuple):
     notice: str | None = None
     refused: str | None = None
 
+    @property
+    def told(self) -> str | None:
+        """What the model is told: not what goes unjudged, which `notice` says."""
+        return f"Programs are judged in wrapper mode: {self.refused}." if self.refused else None
+
 
 def load_rules(more: Sequence[str]) -> Policy:
     """The policy of the user's rules files and of `more`. Raises StartError."""

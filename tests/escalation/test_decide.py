@@ -1,5 +1,7 @@
 """One table for the one function that decides."""
 
+import re
+
 import pytest
 
 from codex_multitool.escalation.decide import (
@@ -124,3 +126,22 @@ def test_preserved_paths_match_only_rules_on_paths() -> None:
 )
 def test_answers(action: str, reason: str | None, outcome: object) -> None:
     assert resolve(Ask(Escalate("r"), "why", "do this"), action, reason) == outcome
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        request("/usr/bin/rm", "-rf", "x"),
+        request("/usr/bin/sh", "-c", "rm -rf x"),
+        request("/usr/bin/git", "fetch"),
+    ],
+)
+def test_a_denial_names_no_way_that_a_model_could_go_by_itself(asked: ExecRequest) -> None:
+    policy = parse([Source("r", 'prefix_rule(["git", "fetch"], "prompt")')])
+    verdict = decide(Judgement(policy), asked)
+    assert isinstance(verdict, Ask)
+    denied = resolve(verdict, "unavailable")
+    assert isinstance(denied, Deny)
+    _, _, how = denied.reason.partition("): ")
+    assert how.startswith("only the user can ")
+    assert not re.search(r"\b(script|make|below|without|copy|other|instead)\b", how)
