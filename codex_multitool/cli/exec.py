@@ -10,7 +10,7 @@ import click
 
 from codex_multitool import roles
 from codex_multitool.cli.main import CANNOT_START
-from codex_multitool.cli.operands import COMMAND, FILE, FOLDER
+from codex_multitool.cli.operands import COMMAND, DURATION, FILE, FOLDER
 from codex_multitool.cli.overrides import HELP as OVERRIDES_HELP
 from codex_multitool.cli.overrides import override_option
 
@@ -35,8 +35,7 @@ Examples:
 
 \b
 Questions are put at the terminal (/dev/tty):
-  y  once     s  for the same command during this run     n  no
-  a  always: writes an allow rule to $CODEX_HOME/rules/default.rules
+  y  once     s  for the same command during this run     n  no, as Enter alone
 Without a terminal such a program is refused, and says how to allow it.
 
 Ctrl-C, Ctrl-\\ and Ctrl-Z reach CMD. What it leaves running in the background is ended with it.
@@ -111,9 +110,10 @@ def fail(text: str) -> int:
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="End CMD after that; the clock stands still while you are asked.",
+    type=DURATION,
+    metavar="TIME",
+    help="End CMD after that, in seconds, or like 500ms, 90s, 2m, 1h; the clock stands still while "
+    "you are asked.",
 )
 @click.option(
     "--accept-writable-server",
@@ -143,8 +143,6 @@ def exec_command(
     from codex_multitool.launcher.main import start_zygote
     from codex_multitool.running import shells
 
-    if timeout is not None and math.isnan(timeout):
-        raise click.BadParameter("nan is no time.", param_hint="'--timeout'")
     shells.open_standard_descriptors()
     ignored = tuple(n for n in _HEREDITARY if signal.getsignal(n) is signal.SIG_IGN)
     if signal.SIGINT not in ignored:
@@ -166,6 +164,7 @@ def exec_command(
         sys.exit(fail(f"no process to start CMD from: {error.strerror}"))
     # From here on large imports: the zygote has none of it in its memory.
     from codex_multitool.cli import exec_run
+    from codex_multitool.cli.exec_lessons import NotRunError
 
     logging.basicConfig(format=f"{roles.CLI} exec: %(levelname)s: %(message)s")
     options = exec_run.Options(
@@ -186,7 +185,7 @@ def exec_command(
     )
     try:
         sys.exit(exec_run.run(options, zygote))
-    except exec_run.NotRunError as error:
+    except NotRunError as error:
         sys.exit(fail(str(error)))
 
 

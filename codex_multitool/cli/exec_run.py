@@ -6,16 +6,19 @@ import math
 import os
 import shlex
 import socket
+import stat
 import sys
 from dataclasses import dataclass
 
 import trio
 
 from codex_multitool import roles
-from codex_multitool.cli import exec_tree, learn, replace
+from codex_multitool.cli import exec_tree, learn
 from codex_multitool.cli.colours import coloured
+from codex_multitool.cli.exec_lessons import Lessons, NotRunError
 from codex_multitool.cli.exec_record import Record
 from codex_multitool.cli.foreground import TIMED_OUT, Foreground, Outcome, Task
+from codex_multitool.cli.main import CANNOT_START
 from codex_multitool.cli.overrides import refuse_both, stated_here
 from codex_multitool.cli.terminal import Human
 from codex_multitool.config.configuration import Config
@@ -43,10 +46,6 @@ from codex_multitool.sandbox.policy import READ_ONLY, WORKSPACE_WRITE, writable_
 CANNOT_EXECUTE = 126  # from here on the status tells of the start, or of a signal
 
 log = logging.getLogger(__name__)
-
-
-class NotRunError(Exception):
-    """The command was not run; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +96,22 @@ def run(options: Options, zygote: socket.socket) -> int:
         rules_file = os.path.join(codex_home(os.environ), "rules", "default.rules")
     except (StartError, ConfigError) as error:
         raise NotRunError(str(error)) from None
-    if options.learn is not None:
-        _check_learned(options.learn)
+    _check_outlets(options)
+    lessons = None if options.learn is None else Lessons(options.learn)
     human = Human(
         rules_file,
         colour=coloured(terminal=True),
         patience=setup.config.approval_timeout or math.inf,
     )
-    outcome = trio.run(_run, options, setup, zygote, human, record)
-    _tell(options, setup, outcome, record)
-    return TIMED_OUT if outcome.timed_out else exec_tree.exit_code(outcome.status)
+    try:
+        outcome = trio.run(_run, options, setup, zygote, human, record)
+    except NotRunError:
+        if lessons is not None:
+            lessons.give_up()
+        raise
+    told = _tell(options, setup, outcome, record, lessons)
+    status = TIMED_OUT if outcome.timed_out else exec_tree.exit_code(outcome.status)
+    return status if told or status else CANNOT_START
 
 
 def _set_up(options: Options, record: Record) -> Setup:
@@ -218,7 +223,10 @@ def _columns() -> int | None:
         return None
 
 
-def _tell(options: Options, setup: Setup, outcome: Outcome, record: Record) -> None:
+def _tell(
+    options: Options, setup: Setup, outcome: Outcome, record: Record, lessons: Lessons | None
+) -> bool:
+    """Say what is to be said; whether all that was asked for by an option could be written."""
     for line in record.notes:
         _say(line)
     if outcome.timed_out:
@@ -227,20 +235,25 @@ def _tell(options: Options, setup: Setup, outcome: Outcome, record: Record) -> N
         _say(hint)
     for pid, command in outcome.background:
         _say(f"ended what was left running: {exec_tree.one_line(command)} ({pid})")
+    failures = []
     if options.tree:
         colour = coloured(terminal=sys.stderr.isatty())
         tree = exec_tree.rendered(
             record.execs, colour=colour, width=_columns(), plumbing=len(options.words) > 1
         )
-        _write(2, tree)
-    if options.learn is not None:
-        _learn(options.learn, options.words, record)
+        failures.append(("the tree cannot be written to stderr", _write(2, tree)))
+    if lessons is not None:
+        failures.append((f"--learn {options.learn}", _learn(lessons, options.words, record)))
     if options.result_fd is not None:
         text = json.dumps(_result(options, outcome, record), ensure_ascii=False)
         # The command's last line may lack its end.
         failure = _write(options.result_fd, ("\n" if options.result_fd == 1 else "") + text + "\n")
+        what = f"the result cannot be written to descriptor {options.result_fd}"
+        failures.append((what, failure))
+    for what, failure in failures:
         if failure is not None:
-            _say(f"the result cannot be written to descriptor {options.result_fd}: {failure}")
+            _say(f"{what}: {failure}")
+    return all(failure is None for _, failure in failures)
 
 
 def _result(options: Options, outcome: Outcome, record: Record) -> dict[str, object]:
@@ -273,27 +286,27 @@ def _result(options: Options, outcome: Outcome, record: Record) -> dict[str, obj
     return result
 
 
-def _check_learned(path: str) -> None:
-    """Refuse to write over anything but what was learned before."""
-    try:
-        content = replace.read(path)
-        if content is None and not os.path.isdir(os.path.dirname(path) or "."):
-            raise NotRunError(f"--learn {path}: its folder does not exist")
-    except OSError as error:
-        raise NotRunError(f"--learn {path}: {error.strerror}") from None
-    if content and not content.startswith(learn.FIRST_LINE.encode()):
-        raise NotRunError(f"--learn {path}: the file exists, and was not learned; name another")
+def _check_outlets(options: Options) -> None:
+    """Raise NotRunError where what the user asked for could not be told afterwards."""
+    wanted = {} if options.result_fd is None else {options.result_fd: "--json"}
+    if options.tree:
+        wanted[2] = "--tree"
+    for descriptor, option in wanted.items():
+        try:
+            kind = os.fstat(descriptor).st_mode
+            # Nothing is written, and a full device or a read-only file says so; but to a socket
+            # nothing is a message.
+            if stat.S_ISREG(kind) or stat.S_ISCHR(kind):
+                os.write(descriptor, b"")
+        except OSError as error:
+            where = f"descriptor {descriptor} cannot be written"
+            raise NotRunError(f"{option}: {where}: {error.strerror}") from None
 
 
-def _learn(path: str, words: tuple[str, ...], record: Record) -> None:
+def _learn(lessons: Lessons, words: tuple[str, ...], record: Record) -> str | None:
     command = words[0] if len(words) == 1 else shlex.join(words)
     # The first one is the shell we started.
-    text = learn.learned(record.execs[1:], command)
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        _say(f"--learn {path}: {error.strerror}")
+    return lessons.write(learn.learned(record.execs[1:], command))
 
 
 def _say(line: str) -> None:

@@ -1,8 +1,10 @@
-"""What a word on the command line names, for the shell that completes it."""
+"""What a word on the command line names, also for the shell that completes it."""
 
 from __future__ import annotations
 
 import os
+import re
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -36,6 +38,29 @@ class _Command(_Named):
         )
 
 
+_UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_TIME = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|s|m|h|)", re.ASCII)
+
+
+class _Duration(click.ParamType[float]):
+    """A time above zero; its value is in seconds."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read it, unless it is read already."""
+        if isinstance(value, float):
+            return value
+        found = _TIME.fullmatch(value)
+        seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
+        if not seconds:
+            self.fail(f"{value} is no time: seconds, or like 500ms, 90s, 2m, 1h", param, ctx)
+        return seconds
+
+
+DURATION = _Duration()
 FILE = _Named("file")
 FOLDER = _Named("dir")
 COMMAND = _Command("file")

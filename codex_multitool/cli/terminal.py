@@ -11,7 +11,6 @@ import trio
 from codex_multitool.cli.exec_tree import one_line
 from codex_multitool.escalation.context import Question
 from codex_multitool.escalation.protected import told
-from codex_multitool.execpolicy.amend import AmendError, append_allow_rule
 from codex_multitool.running import quoting
 
 _CHUNK = 4096
@@ -21,9 +20,8 @@ ACCEPT, DECLINE, CANCEL, UNAVAILABLE = "accept", "decline", "cancel", "unavailab
 
 
 class Human:
-    """Whoever sits at the terminal. rules_file: where `always` goes; colour: whether to use it.
-
-    patience: how many seconds a question waits, perhaps inf.
+    """Whoever sits at the terminal. rules_file: where the user may add rules; colour: whether it
+    is used. patience: how many seconds a question waits, perhaps inf.
     """
 
     def __init__(self, rules_file: str, *, colour: bool, patience: float = math.inf) -> None:
@@ -90,11 +88,9 @@ class Human:
     async def _dialogue(self, terminal: int, question: Question) -> _Answer:
         _say(terminal, self._text(question))
         # What has been changed is agreed to each time: nothing is remembered with it.
-        more = "" if question.changes else "[s] this run  "
-        always = "" if question.outside else "[a] always  "
-        choices = f"[y] once  {more}{always}"
+        more, letters = ("", "y/N") if question.changes else ("s: for this run   ", "y/s/N")
         while True:
-            _say(terminal, f"  {choices}[n] no > ")
+            _say(terminal, f"  y: once   {more}n: no   [{letters}] > ")
             line = await _line(terminal)
             if not line:
                 _say(terminal, "\n")
@@ -105,11 +101,7 @@ class Human:
                 case "s" | "session" if not question.changes:
                     self._accepted.add((question.program, question.argv))
                     return ACCEPT, None
-                case "a" | "always" if not question.outside:
-                    self._accepted.add((question.program, question.argv))
-                    _say(terminal, f"  {self._always(question)}\n")
-                    return ACCEPT, None
-                case "n" | "no":
+                case "" | "n" | "no":
                     return DECLINE, None
                 case _:
                     pass  # ask again
@@ -127,18 +119,7 @@ class Human:
             lines.append(f"  beware: {told(question.changes, quoting.path)}")
         elif question.outside:
             lines.append('  that rule, with decision="allow", would not ask')
-        else:
-            lines.append("  always: from the next run on it goes outside the sandbox, unasked")
         return "\n".join(lines) + "\n"
-
-    def _always(self, question: Question) -> str:
-        folder = os.path.dirname(os.path.dirname(self._rules_file))
-        try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            append_allow_rule(self._rules_file, [question.program, *question.argv[1:]])
-        except (AmendError, OSError) as error:
-            return f"for this run only: {error}"
-        return f"allowed in {self._rules_file}"
 
 
 def _foreground(terminal: int) -> bool:

@@ -110,7 +110,7 @@ def decide(judgement: Judgement, request: ExecRequest) -> Verdict:
             return Ask(
                 escalate,
                 because=escalate.rule,
-                how_to_allow='only the user can give it decision="allow", or use a client that asks',
+                how_to_allow='only the user can give it decision="allow", or a client that asks',
             )
         case Decision.ALLOW:
             escalate = _escalate(request, matches, Decision.ALLOW)

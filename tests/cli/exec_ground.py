@@ -11,7 +11,7 @@ from tests.cli.terminal import DEADLINE, Terminal
 from tests.end_to_end.processes import MARK
 from tests.executables import built
 
-QUESTION = "[n] no > "
+QUESTION = "/N] > "
 
 
 @dataclass(frozen=True)

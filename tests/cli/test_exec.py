@@ -115,6 +115,12 @@ class TestCommand:
         assert "ended after 0.2 seconds" in done.stderr
         assert marked(ground.mark) == []
 
+    @pytest.mark.parametrize(("text", "seconds"), [("200ms", 0.2), (".2s", 0.2), ("0.003m", 0.18)])
+    def test_time_has_a_unit(self, ground: Ground, text: str, seconds: float) -> None:
+        done = ground.run("--timeout", text, "--", "sleep", "1000")
+        assert done.returncode == 124
+        assert f"ended after {seconds:g} seconds" in done.stderr
+
     def test_what_it_leaves_running_is_ended_and_named(self, ground: Ground) -> None:
         done = ground.run("setsid sleep 1000 & echo done")
         assert (done.returncode, done.stdout) == (0, "done\n")
@@ -198,7 +204,10 @@ class TestStart:
             assert told in done.stderr
 
     def test_numbers_that_are_none_are_usage_errors(self, ground: Ground) -> None:
-        for words in (["--timeout", "nan"], ["--timeout", "0"], ["--json-fd", "9" * 20]):
+        for words in (
+            *(["--timeout", text] for text in ("nan", "inf", "0", "0ms", "1 s", "1d", "-1", "1s2")),
+            ["--json-fd", "9" * 20],
+        ):
             done = ground.run(*words, "true")
             assert done.returncode == 2
             assert words[0] in done.stderr
@@ -350,6 +359,62 @@ class TestJSON:
     def test_signal_is_named(self, ground: Ground) -> None:
         result = json.loads(ground.run("--json", "kill -SEGV $$").stdout)
         assert (result["exit_code"], result["signal"]) == (139, "SIGSEGV")
+
+
+class TestOutlets:
+    """What was asked for and cannot be written is told, and no success."""
+
+    @pytest.mark.parametrize("redirected", [">/dev/full", "</dev/null >&0"])
+    def test_a_result_that_nobody_could_have_runs_nothing(
+        self, ground: Ground, redirected: str
+    ) -> None:
+        done = self.shell(ground, f"exec --json --sandbox=workspace-write 'touch ran' {redirected}")
+        assert done.returncode == 125
+        assert "--json: descriptor 1 cannot be written" in done.stderr
+        assert not (ground.workspace / "ran").exists()
+
+    def test_a_result_that_is_lost_in_the_end_is_no_success(self, ground: Ground) -> None:
+        for status in (0, 7):
+            read, write = os.pipe()
+            os.close(read)
+            done = ground.run("--json-fd", str(write), f"exit {status}", pass_fds=[write])
+            os.close(write)
+            assert done.returncode == (status or 125)
+            assert "the result cannot be written to descriptor" in done.stderr
+
+    def test_a_tree_that_nobody_could_see_runs_nothing(self, ground: Ground) -> None:
+        done = self.shell(ground, "exec --tree --sandbox=workspace-write 'touch ran' 2>/dev/full")
+        assert done.returncode == 125
+        assert not (ground.workspace / "ran").exists()
+
+    @pytest.mark.parametrize("name", ["none/x.rules", "folder", "/proc/version", "/dev/full"])
+    def test_rules_that_cannot_be_kept_are_not_learned(self, ground: Ground, name: str) -> None:
+        (ground.folder / "folder").mkdir()
+        path = str(ground.folder / name)
+        words = ("--sandbox=workspace-write", "--learn", path, "touch ran")
+        done = ground.run(*words)
+        assert done.returncode == 125
+        assert f"exec: --learn {path}: " in done.stderr
+        assert not (ground.workspace / "ran").exists()
+
+    def test_the_command_leads_what_is_learned_nowhere_else(self, ground: Ground) -> None:
+        (ground.folder / "theirs").write_text("mine\n")
+        script = f"rm learned; ln -s {ground.folder}/theirs learned"
+        done = ground.run("-s", "workspace-write", "--learn", "learned", script)
+        assert done.returncode == 125
+        assert "--learn learned: it was replaced while the command ran" in done.stderr
+        assert (ground.folder / "theirs").read_text() == "mine\n"
+
+    def shell(self, ground: Ground, command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["/bin/sh", "-c", f"{built() / roles.CLI} {command}"],
+            cwd=ground.workspace,
+            env=ground.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=DEADLINE,
+        )
 
 
 class TestLearn:

@@ -1,7 +1,6 @@
 """`codex-multitool exec` at a terminal: questions and their answers, signals."""
 
 import os
-import re
 import signal
 import subprocess
 from pathlib import Path
@@ -49,26 +48,31 @@ class TestQuestions:
             assert terminal.status() == 0
             assert terminal.seen.count(QUESTION) == questions
 
-    def test_always_writes_a_rule_that_ends_the_questions(self, ground: Ground) -> None:
+    def test_nothing_is_offered_that_leads_outside_from_then_on(self, ground: Ground) -> None:
+        # There is no rule by which a program would run inside unasked.
         target = ground.workspace / "junk"
-        words = ("--sandbox=workspace-write", "rm -rf junk; echo result $?")
-        for questions in (1, 0):
-            target.mkdir()
-            with ground.terminal(*words) as terminal:
-                for _ in range(questions):
-                    terminal.until("rm deletes whole directories")
-                    terminal.until("[a] always")
-                    terminal.until(QUESTION)
-                    terminal.type(b"a\n")
-                    terminal.until("allowed in")
-                terminal.until("result 0")
-                assert terminal.status() == 0
-                assert terminal.seen.count(QUESTION) == questions
-            assert not target.exists()
-        text = (ground.home / "rules" / "default.rules").read_text()
-        assert re.fullmatch(
-            r'prefix_rule\(pattern=\["/\S+/rm", "-rf", "junk"\], decision="allow"\)\n', text
-        )
+        target.mkdir()
+        with ground.terminal(
+            "--sandbox=workspace-write", "rm -rf junk; echo result $?"
+        ) as terminal:
+            terminal.until("rm deletes whole directories")
+            for keys in (b"a\n", b"always\n", b"y\n"):
+                terminal.until(QUESTION)
+                terminal.type(keys)
+            terminal.until("result 0")
+            assert terminal.status() == 0
+            assert "unasked" not in terminal.seen
+        assert not target.exists()
+        assert not (ground.home / "rules").exists()
+
+    def test_enter_alone_is_the_no_that_is_shown(self, ground: Ground) -> None:
+        ground.rules(self.RULES)
+        with ground.terminal("--", "touch", "x") as terminal:
+            terminal.until("[y/s/N] > ")
+            terminal.type(b"\n")
+            terminal.until("Execution denied: User declined")
+            assert terminal.status() == 1
+        assert not (ground.workspace / "x").exists()
 
     def test_what_the_sandbox_changed_is_told_and_asked_about_each_time(
         self, ground: Ground
@@ -95,8 +99,7 @@ class TestQuestions:
     def test_what_is_no_answer_is_asked_again(self, ground: Ground) -> None:
         ground.rules(self.RULES)
         with ground.terminal("--", "touch", "x") as terminal:
-            # A prompt rule is not lifted by an allow rule: `always` is not offered.
-            for keys in (b"perhaps\n", b"a\n", b"\n", b"yes\n"):
+            for keys in (b"perhaps\n", b"a\n", b"yes\n"):
                 terminal.until(QUESTION)
                 terminal.type(keys)
             assert terminal.status() == 0

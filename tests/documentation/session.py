@@ -20,7 +20,7 @@ DEADLINE = 120  # seconds a block may take on a loaded machine
 INSTALLED, HOME, CHECKOUT = "/opt/codex-multitool", "/home/me", "/home/me/codex-multitool"
 _INSTALLED = tempfile.TemporaryDirectory(prefix="codex-installed-", dir="/var/tmp")
 _END = "\x01"  # parts the outputs of the commands of a block
-_QUESTION = "no > "
+_QUESTION = "/N] > "
 
 
 @functools.cache
