@@ -165,7 +165,7 @@ def test_so_are_names_of_files_in_every_place(home: Path, words: list[str]) -> N
 
 @pytest.mark.parametrize(
     ("words", "most"),
-    [(["exec", "true"], 4), (["exec", "true"], 10), (["doctor"], 6), (["doctor"], 10)],
+    [(["exec", "true"], 4), (["exec", "true"], 10), (["doctor"], 6), (["doctor"], 8)],
 )
 def test_want_of_descriptors_is_told(home: Path, words: list[str], most: int) -> None:
     done = run(home, *words, before=f"ulimit -n {most};")
