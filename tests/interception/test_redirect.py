@@ -90,7 +90,12 @@ def test_a_handler_may_do_something_else_and_that_is_notified_anew(programs: Pat
     """The handler of a signal runs before the redirected call, and executes another program."""
     command = [str(programs / "caller"), "handler", str(programs / "target_a"), "word"]
     decide = _at("word", Become(_denial), _signal(signal.SIGUSR1))
-    finished = supervise(command, decide)
+    with Supervisor(command, decide) as under:
+        if not under.listener.killable:
+            pytest.skip(
+                "here a signal ends the wait itself (before Linux 5.19)"
+            )
+        finished = under.run()
     assert finished.outcomes == [Resumed.EXECUTED, Turned.STRAYED, Resumed.EXECUTED]
     assert finished.asked[-1] == (str(programs / "target_a"), ("handled",)) or (
         finished.asked[-1][1] == (str(programs / "target_a"), "handled")

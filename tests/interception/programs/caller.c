@@ -37,7 +37,8 @@ static struct {
 static ucontext_t here, there;
 static unsigned char *deepest;
 
-/* As Go's forkAndExecInChild: no stack of its own, nothing called between clone and execve. */
+/* As Go's forkAndExecInChild: no stack of its own, nothing called between clone and execve. libc's
+ * vfork and execve would do neither: bound lazily, they write below the stack pointer. */
 static void on_small_stack(void)
 {
     long pid;
@@ -70,11 +71,28 @@ static void on_small_stack(void)
           "r"(r10), "r"(r8), [file] "r"(file), [argv] "r"(arguments), [envp] "r"(environ)
         : "rcx", "r11", "memory");
 #else
-    pid = vfork();
-    if (pid == 0) {
-        execve(file, arguments, environ);
-        _exit(errno);
-    }
+    register long x0 __asm__("x0") = CLONE_VM | CLONE_VFORK | SIGCHLD;
+    register long x1 __asm__("x1") = 0;
+    register long x2 __asm__("x2") = 0;
+    register long x3 __asm__("x3") = 0;
+    register long x4 __asm__("x4") = 0;
+    register long x8 __asm__("x8") = SYS_clone;
+    __asm__ volatile(
+        "svc #0\n"
+        "cbnz x0, 1f\n"
+        "mov x0, %[file]\n"
+        "mov x1, %[argv]\n"
+        "mov x2, %[envp]\n"
+        "mov x8, #221\n" /* execve */
+        "svc #0\n"
+        "neg x0, x0\n"
+        "mov x8, #94\n" /* exit_group */
+        "svc #0\n"
+        "1:\n"
+        : "+r"(x0), "+r"(x1), "+r"(x2), "+r"(x8)
+        : "r"(x3), "r"(x4), [file] "r"(file), [argv] "r"(arguments), [envp] "r"(environ)
+        : "memory");
+    pid = x0;
 #endif
     child = pid;
 }
