@@ -92,9 +92,7 @@ def test_a_handler_may_do_something_else_and_that_is_notified_anew(programs: Pat
     decide = _at("word", Become(_denial), _signal(signal.SIGUSR1))
     with Supervisor(command, decide) as under:
         if not under.listener.killable:
-            pytest.skip(
-                "here a signal ends the wait itself (before Linux 5.19)"
-            )
+            pytest.skip("here a signal ends the wait itself (before Linux 5.19)")
         finished = under.run()
     assert finished.outcomes == [Resumed.EXECUTED, Turned.STRAYED, Resumed.EXECUTED]
     assert finished.asked[-1] == (str(programs / "target_a"), ("handled",)) or (
