@@ -138,9 +138,11 @@ class Foreground:
         with closing(way), trio.open_signal_receiver(*numbers) as signals:
             async with trio.open_nursery() as listening:
                 process = await self._start(launcher, confinement, workdir, way)
+                self._watch.runs_below(launcher.pid)
                 self._shell = process.pid
                 self._record.root(process.pid, self._task.words)
                 nursery.start_soon(way.serve)
+                nursery.start_soon(self._watch.attend)
                 listening.start_soon(self._pass_on, launcher, process, signals)
                 nursery.start_soon(self._expire, launcher)
                 self._outcome.status = await process.wait()

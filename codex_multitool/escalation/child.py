@@ -14,7 +14,6 @@ from codex_multitool.escalation.caller import Inherited
 from codex_multitool.escalation.context import Context
 from codex_multitool.escalation.guard import Absence
 from codex_multitool.escalation.identity import redirectable, untrusted
-from codex_multitool.escalation.rest import rest
 from codex_multitool.interception.descriptors import tell
 from codex_multitool.interception.program import Kind, Program
 from codex_multitool.launcher.pool import LauncherError, Process, Spawn
@@ -60,7 +59,7 @@ async def run_outside(
 
 async def start_outside(context: Context, escalated: Escalated) -> "Outside":
     """Start the program; whoever has it must `end` it. Raises OSError."""
-    inherited, program, launcher = escalated.inherited, escalated.program, context.launcher
+    inherited, program = escalated.inherited, escalated.program
     path = _executed_path(program, escalated.asked, context.writable)
     environment, refused = await context.surroundings.environment(
         path, escalated.argv, escalated.environment, context.writable
@@ -70,10 +69,15 @@ async def start_outside(context: Context, escalated: Escalated) -> "Outside":
     script = program.kind is Kind.SCRIPT
     # A script asks for its own name: it gets it, unless the sandbox could put another file there.
     by_name = script and untrusted(program, context.writable) is None
+    started = False
     with ExitStack() as stack:
         workdir, executed = escalated.workdir, program.fd
         if context.own_mounts:
             workdir, executed = _through_our_mounts((workdir, executed), stack)
+        absence = await context.watch.leaving(
+            _path_of(escalated.workdir), escalated.argv[1:], escalated.held
+        )
+        stack.callback(lambda: None if started else absence.over())
         process = await _spawned(
             context,
             escalated,
@@ -92,11 +96,7 @@ async def start_outside(context: Context, escalated: Escalated) -> "Outside":
                 limits=_NO_CORE,
             ),
         )
-    # While the program starts: nothing waits for this look.
-    with trio.CancelScope(shield=True):
-        absence = await context.watch.left(
-            lambda: rest(launcher.pid, outside=process.pid, held=escalated.held)
-        )
+        started = True
     return Outside(context, process, escalated, path, absence)
 
 
@@ -124,15 +124,13 @@ class Outside:
         self._process = process
         self._escalated = escalated
         self._path = path
-        self._absence: Absence | None = absence
+        self._absence = absence
 
     async def result(self) -> wire.SuperExecResult:
         """How it ended, once it has; whether it could be started is said on its stderr."""
         try:
             status = await self._process.wait()
-            if self._absence is not None:
-                self._absence.over()
-                self._absence = None
+            self._absence.over()
         except LauncherError as error:
             code = _NOT_FOUND if error.errno == _ENOENT else _NOT_EXECUTABLE
             _say(self._context, self._escalated, f"{self._path}: {error}")
@@ -157,12 +155,20 @@ class Outside:
         if not self._process.ended.is_set():
             with trio.CancelScope(shield=True):
                 await self._launcher.signal(self._process, signal.SIGKILL)
+        self._absence.over()
 
     async def _relay(self, next_signal: Callable[[], Awaitable[int | None]]) -> None:
         while (number := await next_signal()) is not None:
             await self._launcher.signal(self._process, number)
         # The stand-in has gone: nobody is left to hear how the program ends.
         await self._launcher.signal(self._process, signal.SIGKILL)
+
+
+def _path_of(fd: int) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return "/"  # longer than a path can be
 
 
 def _through_our_mounts(fds: tuple[int, int], stack: ExitStack) -> list[int]:

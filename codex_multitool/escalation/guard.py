@@ -9,17 +9,25 @@ while everything in the sandbox slept is that program's.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import trio
 
 from codex_multitool.escalation import protected
-from codex_multitool.escalation.protected import Change, Snapshot
-from codex_multitool.escalation.protected_look import look, within
+from codex_multitool.escalation.newcomers import Newcomers
+from codex_multitool.escalation.protected import Change, Snapshot, within
+from codex_multitool.escalation.protected_look import look
+from codex_multitool.escalation.rest import rest
+from codex_multitool.escalation.unwatched import Unwatched
+from codex_multitool.escalation.vigil import Threads, Vigil
 
 _CLOCK_REALTIME_COARSE = 5  # linux/time.h: the one that files get
-_TRIES, _PAUSE_SECONDS = 5, 0.0005  # to find the sandbox asleep, while a program starts
+_PAUSES = tuple(
+    0.0005 * 2**times for times in range(7)
+)  # to find the sandbox asleep, before a program starts
+# Between looks while programs are outside, as a share of what one takes: after the sandbox ran.
+_LEAST_SECONDS, _MOST_SECONDS, _SHARE, _SOON_SECONDS = 0.001, 0.25, 20, 0.02
 _MAX_KNOWN = 32  # places remembered, and looked at in each call
 _MAX_PLACES = 128  # watched at a time, besides the roots and the way to where a program works
 _MAX_UNSEEN = 5  # told in one result
@@ -37,8 +45,6 @@ class Finding:
 
 
 _NOTHING = Finding((), {})
-# By thread of the sandbox, how often it has run; None: one runs.
-Rest = dict[int, int] | None
 
 
 class Guard:
@@ -52,12 +58,22 @@ class Guard:
         self._roots: tuple[str, ...] = ()
         self._places: dict[str, None] = {}
         self._agreed: Snapshot = {}
-        self._running = 0
+        self._begun = self._running = 0
         self._differs = False
-        self._since: dict[str, int] = {}  # by root, when a command could first write it
+        self._doubts: dict[str, bool] = {}  # by path that differs
+        self._doubtful: set[str] = set()  # paths that changed while both could write
+        self._unwatched = Unwatched()
         self._known: dict[str, None] = {}  # places watched whenever a command could write them
         self._told: set[Change] = set()
         self._told_unseen: set[tuple[str, str]] = set()
+        self._trees: dict[Watch, int] = {}  # below whose process commands run
+        self._vigil: Vigil | None = None  # while programs are outside
+        self._outside: list[Absence] = []
+        self._company = self._asleep = self._restless = False
+        self._newcomers = Newcomers(self._unwatched)
+        self._sampled = self._moved = 0.0
+        self._since = self._idle_since = 0
+        self.departed = trio.Event()
 
     def begin(self, roots: Iterable[str], workdir: str = "") -> "Watch":
         """A command that may write beneath `roots` is about to start; end the watch with it."""
@@ -66,6 +82,8 @@ class Guard:
             return Watch(self, frozenset(self._told), writes=False)
         if not self._running and not (self._differs and self.look()):
             self._places, self._agreed, self._roots = {}, {}, ()
+            self._doubts.clear()
+            self._doubtful.clear()
             self._told.clear()
             if len(self._told_unseen) > _MAX_PLACES:
                 self._told_unseen.clear()
@@ -73,9 +91,12 @@ class Guard:
         known = [place for place in self._known if within(place, given)]
         self._watch((*given, *known, *self._way_to(os.path.realpath(workdir) if workdir else "")))
         now = time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
+        if not self._running and self._idle_since:
+            self._unwatched.others_wrote(self._idle_since, now)
         for root in given:
-            self._since.setdefault(root, now)
+            self._unwatched.open(root, now)
         self._running += 1
+        self._begun += 1
         return Watch(self, frozenset(self._told), writes=True)
 
     def _way_to(self, directory: str) -> Iterator[str]:
@@ -90,14 +111,18 @@ class Guard:
         new = [place for place in dict.fromkeys(places) if place not in self._places]
         if not new:
             return
-        found = look(new, self._roots)
+        standing: dict[str, protected.Entry] = {}
+        agreed: dict[str, protected.Entry] = {}
         for place in new:
-            if place not in self._known:
-                found = self._without_later(place, found)
+            found = look((place,), self._roots)
+            standing.update(found)
+            agreed.update(found if place in self._known else self._unwatched.innocent(place, found))
             self._known[place] = self._places[place] = None
         while len(self._known) > _MAX_KNOWN:
             del self._known[next(iter(self._known))]
-        self._agreed = {**found, **self._agreed}
+        self._agreed = {**agreed, **self._agreed}
+        if self._vigil is not None:
+            self._vigil.widen(standing)
         self._forget(len(self._places) - _MAX_PLACES, new)
 
     def _forget(self, count: int, new: Sequence[str]) -> None:
@@ -112,18 +137,13 @@ class Guard:
         tops = [os.path.join(place, name) for place in oldest for name in protected.NAMES]
         self._agreed = {path: it for path, it in self._agreed.items() if not within(path, tops)}
 
-    def _without_later(self, place: str, found: Snapshot) -> Snapshot:
-        """What stood at a place before a command could write there: nobody looked meanwhile."""
-        times = [since for root, since in self._since.items() if within(place, (root,))]
-        if not times:
-            return found
-        since = min(times)
-        # The time of the last change cannot be set: utimensat(2).
-        return {path: it for path, it in found.items() if not it.trace or it.trace[-1] < since}
-
-    def end(self) -> None:
+    def end(self, watch: "Watch") -> None:
         """A command that could write has ended, with all its processes."""
         self._running -= 1
+        self._trees.pop(watch, None)
+        if not self._running:
+            self._end_vigil()
+            self._idle_since = time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
 
     def look(self, workdir: str = "") -> Finding:
         """What differs now, also on the way to where a program works."""
@@ -131,20 +151,137 @@ class Guard:
             return _NOTHING
         if workdir and workdir not in self._places:
             self._watch(self._way_to(workdir))
-        state = look(self._places, self._roots)
-        found = Finding(protected.changes(self._agreed, state), state)
+        state = look(self._places, self._roots) if self._vigil is None else self.sample()
+        found = protected.changes(self._agreed, state)
+        self._doubts = {it.path: self._doubt(it.path, state) for it in found}
         self._differs = bool(found)
-        return found
+        marked = (it._replace(doubtful=self._doubts[it.path]) for it in found)
+        return Finding(tuple(marked), state)
+
+    def _doubt(self, path: str, state: Snapshot) -> bool:
+        """Whether a program outside may have changed what is at a path, as well as the sandbox."""
+        if path in self._doubts:
+            return self._doubts[path]
+        if any(within(it, (path,)) for it in self._doubtful):
+            return True
+        return any(self._unwatched.doubtful(it) for at, it in state.items() if within(at, (path,)))
 
     def agree(self, finding: Finding) -> None:
         """What was found is agreed on, and nothing that came after it."""
         self._agreed = finding.state
         self._told.difference_update(finding.changes)
+        self._doubts.clear()
+        self._doubtful.clear()
         self._differs = False
 
-    def alone(self) -> bool:
-        """Whether one command at most runs that could write."""
-        return self._running <= 1
+    # While programs are outside
+
+    def runs_below(self, watch: "Watch", process: int) -> None:
+        """The command's processes are all below this one, which is none of the sandbox."""
+        self._trees[watch] = process
+
+    def cut(self) -> bool:
+        """Begin a slice; whether the sandbox sleeps."""
+        vigil = self._vigil
+        if vigil is None:
+            vigil = self._vigil = Vigil(self._doubtful)
+            self._since = time.time_ns()
+        threads = self._threads()
+        # Files get a time that may be a tick behind. As long as no program is outside, what the
+        # sandbox wrote at that time is told from what is new by its name.
+        alone = not self._outside and not self._company
+        begun = time.clock_gettime_ns(_CLOCK_REALTIME_COARSE) if alone else time.time_ns() + 1
+        vigil.start(threads, look(self._places, self._roots), begun)
+        self._asleep = threads is not None
+        return self._asleep
+
+    def pauses(self) -> Iterator[float]:
+        """How long to wait until the sandbox sleeps; not much where it did not the last time."""
+        for pause in _PAUSES[:1] if self._restless else _PAUSES:
+            if self._vigil is None:
+                self.cut()
+            else:
+                self.sample()
+            self._restless = not self._asleep
+            if self._asleep:
+                return
+            yield pause
+
+    def depart(self, absence: "Absence", workdir: str, words: Sequence[str]) -> None:
+        """A program is about to start outside."""
+        assert self._vigil is not None, "the first slice has begun"
+        self._newcomers.expect(workdir, words, self._roots, self._places)
+        self._outside.append(absence)
+        if absence.held is not None:
+            self._vigil.held.append(absence.held)
+        self.departed.set()
+
+    def returned(self, absence: "Absence") -> None:
+        """A program outside has ended, and nobody in the sandbox has been told."""
+        if absence not in self._outside or self._vigil is None:
+            return
+        self.sample()
+        self._learn()
+        self._outside.remove(absence)
+        self._moved = self._sampled  # its caller will run
+        if absence.held is not None:
+            self._vigil.held.remove(absence.held)
+        self._end_alone()
+
+    def sample(self) -> Snapshot:
+        """What stands there; what of it programs outside wrote is agreed on."""
+        vigil = self._vigil
+        assert vigil is not None
+        self._sampled = time.monotonic()
+        state = look(self._places, self._roots)
+        now = time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
+        agreed = vigil.went_on(self._threads(), state, self._agreed, now)
+        if agreed is None:
+            self._moved = self._sampled if self._asleep else self._moved
+            self.cut()
+        else:
+            self._agreed = agreed
+        return state
+
+    def attend(self) -> float:
+        """Sample, if that was not just done; returns after how many seconds to do it again."""
+        begun = time.monotonic()
+        if self._vigil is None or begun - self._sampled < _LEAST_SECONDS:
+            return _LEAST_SECONDS
+        self.sample()
+        if not self._outside:
+            self._learn()
+            self._end_alone()
+        ended = time.monotonic()
+        # What has run may be about to sleep again.
+        share = 1 if ended < self._moved + _SOON_SECONDS else _SHARE
+        return min(max((ended - begun) * share, _LEAST_SECONDS), _MOST_SECONDS)
+
+    def _threads(self) -> Threads | None:
+        vigil = self._vigil
+        seen = rest(self._trees.values(), held=vigil.held if vigil else (), writable=self._roots)
+        self._company = seen.company
+        if seen.threads is None or len(self._trees) != self._running:
+            return None
+        # One that began and ended in between leaves no thread.
+        return {0: self._begun, **seen.threads}
+
+    def _learn(self) -> None:
+        vigil, asleep = self._vigil, self._asleep
+        assert vigil is not None
+        self._newcomers.remember(self._roots, lambda time: vigil.wrote(time, asleep=asleep))
+
+    def _end_alone(self) -> None:
+        if not self._outside and not self._company:
+            self._end_vigil()
+
+    def _end_vigil(self) -> None:
+        if self._vigil is None:
+            return
+        self._unwatched.others_wrote(self._since, time.time_ns())
+        self._vigil, self._newcomers = None, Newcomers(self._unwatched)
+        self._outside.clear()
+        self.departed = trio.Event()
 
     def notes(self, finding: Finding, known: frozenset[Change], *, left: bool) -> list[str]:
         """What the reader of a result must be told, once.
@@ -160,7 +297,9 @@ class Guard:
                 "unasked"
             )
         if left and (written := protected.put_back(self._agreed, finding.state)):
-            told = protected.told(Change(protected.WROTE, path) for path in written)
+            told = protected.told(
+                Change(protected.WROTE, it, self._doubt(it, finding.state)) for it in written
+            )
             notes.append(f"{told}, and put it back, while programs ran outside the sandbox")
         unseen = [it for it in protected.unseen(finding.state) if it not in self._told_unseen]
         for path, why in unseen[:_MAX_UNSEEN]:
@@ -178,6 +317,11 @@ class Watch:
         self._writes = writes
         self._left = False
 
+    def runs_below(self, process: int) -> None:
+        """The command's processes will all be below this one, which is none of the sandbox."""
+        if self._writes:
+            self._guard.runs_below(self, process)
+
     def look(self, workdir: str) -> Finding:
         """What differs now, also on the way to where a program works, a canonical path."""
         return self._guard.look(workdir)
@@ -193,19 +337,25 @@ class Watch:
         found = protected.standing(self._guard.look().state)
         return [(os.fsencode(path), whole) for path, whole in found]
 
-    async def left(self, rest: Callable[[], Rest]) -> "Absence":
-        """A program of the command has just been started outside its sandbox."""
+    async def leaving(self, workdir: str, words: Sequence[str], held: int | None) -> "Absence":
+        """A program of the command is about to start outside its sandbox.
+
+        held: its caller, if that can do nothing of its own any more.
+        """
         self._left = True
-        before = None
-        for _ in range(_TRIES):
-            if not (self._writes and self._guard.alone()):
-                break
-            before = rest()
-            if before is not None:
-                break
-            # Its caller's parent is about to wait for it.
-            await trio.sleep(_PAUSE_SECONDS)
-        return Absence(self._guard, rest, None if self._guard.look() else before)
+        absence = Absence(self._guard, held)
+        if self._writes:
+            for pause in self._guard.pauses():
+                # Its caller's parent is about to wait for it.
+                await trio.sleep(pause)
+            self._guard.depart(absence, workdir, words)
+        return absence
+
+    async def attend(self) -> None:
+        """Tell apart who writes what while programs are outside; as long as the command runs."""
+        while self._writes:
+            await self._guard.departed.wait()
+            await trio.sleep(self._guard.attend())
 
     def notes(self, *, ended: bool) -> list[str]:
         """What the result of the command must tell. ended: no process of it is left."""
@@ -224,21 +374,16 @@ class Watch:
 
     def _release(self) -> None:
         self._writes = False
-        self._guard.end()
+        self._guard.end(self)
 
 
 class Absence:
-    """A program that runs outside. before: how the sandbox slept when it began, if it did."""
+    """A program that runs outside. held: its caller, if that can do nothing of its own."""
 
-    def __init__(self, guard: Guard, rest: Callable[[], Rest], before: Rest) -> None:
+    def __init__(self, guard: Guard, held: int | None) -> None:
         self._guard = guard
-        self._rest = rest
-        self._before = before
+        self.held = held
 
     def over(self) -> None:
         """It has ended, and nobody in the sandbox has been told."""
-        if self._before is None:
-            return
-        finding = self._guard.look()
-        if finding and self._guard.alone() and self._rest() == self._before:
-            self._guard.agree(finding)
+        self._guard.returned(self)

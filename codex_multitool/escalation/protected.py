@@ -51,10 +51,16 @@ Snapshot = Mapping[str, Entry]
 
 
 class Change(NamedTuple):
-    """What became of a path, as a verb."""
+    """What became of a path, as a verb. doubtful: perhaps of a program outside's doing."""
 
     verb: str
     path: str
+    doubtful: bool = False
+
+
+def within(path: str, roots: Iterable[str]) -> bool:
+    """Whether a canonical path is one of `roots`, or beneath one."""
+    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
 
 
 def changes(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
@@ -113,12 +119,21 @@ def told(found: Iterable[Change], quoted: Callable[[str], str] | None = None) ->
     """Changes as people read them: `a sandboxed command wrote /w/.envrc`."""
     shown = quoted or printable
     found = tuple(found)
-    by_verb: dict[str, list[str]] = {}
-    for verb, path in found[:_MAX_TOLD]:
-        by_verb.setdefault(verb, []).append(shown(path))
-    parts = [f"{verb} {', '.join(paths)}" for verb, paths in by_verb.items()]
+    listed = found[:_MAX_TOLD]
+    sure = _verbs((it for it in listed if not it.doubtful), shown)
+    doubtful = _verbs((it for it in listed if it.doubtful), shown)
     more = f" and {len(found) - _MAX_TOLD} more" if len(found) > _MAX_TOLD else ""
-    return f"a sandboxed command {'; '.join(parts)}{more}"
+    parts = [f"a sandboxed command {sure}"] if sure else []
+    if doubtful:
+        parts.append(f"a sandboxed command or a program outside, nobody saw which, {doubtful}")
+    return "; ".join(parts) + more
+
+
+def _verbs(found: Iterable[Change], shown: Callable[[str], str]) -> str:
+    by_verb: dict[str, list[str]] = {}
+    for verb, path, _ in found:
+        by_verb.setdefault(verb, []).append(shown(path))
+    return "; ".join(f"{verb} {', '.join(paths)}" for verb, paths in by_verb.items())
 
 
 def printable(path: str) -> str:

@@ -16,7 +16,7 @@ from hashlib import sha256
 from itertools import islice
 from typing import NamedTuple
 
-from codex_multitool.escalation.protected import NAMES, STATE, Entry, Snapshot
+from codex_multitool.escalation.protected import NAMES, STATE, Entry, Snapshot, within
 
 MAX_ENTRIES = 512  # under one name
 MAX_ALL_ENTRIES = 4096
@@ -26,7 +26,7 @@ _MAX_ALL_CONTENT = 4 * 1024 * 1024
 _MAX_POINTER = 4096
 _MAX_NAMES = 1024  # looked through for links where git writes
 # Where git writes through a link that is there already, and how deep.
-_WRITTEN = (("logs", MAX_DEPTH), ("objects", 0))
+_WRITTEN = (("logs", MAX_DEPTH), ("refs", MAX_DEPTH), ("objects", 0))
 
 _MAX_LISTINGS = 1024
 _SETTLED_NS = 3_000_000_000  # after which a directory cannot change and keep its times
@@ -46,11 +46,6 @@ def look(places: Iterable[str], roots: Collection[str]) -> Snapshot:
     for place in places:
         walk.place(place)
     return walk.entries
-
-
-def within(path: str, roots: Iterable[str]) -> bool:
-    """Whether a canonical path is one of `roots`, or beneath one."""
-    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
 
 
 class _TooMuchError(Exception):

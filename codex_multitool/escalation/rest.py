@@ -1,43 +1,138 @@
-"""LEAF: whether any thread of a sandboxed tree has run, as /proc tells.
+"""LEAF: whether any thread of the sandbox has run, as /proc tells.
 
 A thread that sleeps and was switched as often as before has not run in between. What would hide
 one from us shows as well: a process that ends while it is looked at is missed, and counts as run.
+What left the sandbox lacks its filters, which nobody can take off: seccomp(2).
 """
 
 import os
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
-_MAX_THREADS = 64
-_ASLEEP = frozenset(b"SDTtZI")  # proc_pid_stat(5)
+_MAX_THREADS = 128
+_ASLEEP = frozenset(b"SDTtZIX")  # proc_pid_stat(5)
+
+# Programs of the system that write nothing but to what they were given open.
+_FILTERS = frozenset(("cat", "cut", "grep", "head", "jq", "nl", "rev", "tail", "tr", "wc"))
+_SYSTEM = frozenset(("/bin", "/usr/bin"))
+_LOADED_BY = (b"GCONV_PATH=", b"GLIBC_TUNABLES=", b"LD_", b"LOCPATH=", b"MALLOC_TRACE=")
+_HARMLESS_ENDS = ("pipe:[", "socket:[", "/dev/null", "/dev/pts/", "/dev/tty")
 
 
-def rest(root: int, *, outside: int, held: int | None) -> dict[int, int] | None:
-    """How often each thread below process `root` has run; None if one runs, or cannot be seen.
+class Seen(NamedTuple):
+    """threads: how often each of the sandbox has run; None: one runs, or cannot be seen.
 
-    outside: a process that is none of the sandbox. held: one that only does what we make it do, if
-    it has a single thread. Source: proc_pid_status(5), proc_tid_children(5).
+    company: whether programs are there that left the sandbox.
     """
-    found: dict[int, int] = {}
+
+    threads: Mapping[int, int] | None
+    company: bool
+
+
+def rest(roots: Iterable[int], *, held: Collection[int], writable: Collection[str]) -> Seen:
+    """What is seen below the processes `roots`, which are none of the sandbox.
+
+    held: processes that only do what we make them do, if they have a single thread. writable:
+    directories that the sandbox can write. Source: proc_pid_status(5), proc_tid_children(5).
+    """
+    walk = _Walk(held, writable)
+    asleep = True
     try:
+        for root in roots:
+            asleep = walk.below(root) and asleep
+    except OSError:
+        return Seen(None, company=True)
+    return Seen(walk.found if asleep else None, walk.company)
+
+
+class _Walk:
+    def __init__(self, held: Collection[int], writable: Collection[str]) -> None:
+        self._held = held
+        self._writable = writable
+        self.found: dict[int, int] = {}
+        self.company = False
+
+    def below(self, root: int) -> bool:
+        """Take in what is below a process; whether all of it sleeps. Raises OSError."""
+        ours = _status(root, root)
         processes = _children(root)
+        asleep = True
         while processes:
             pid = processes.pop()
-            if pid == outside:
+            threads = [int(it) for it in os.listdir(f"/proc/{pid}/task")]
+            states = {it: _status(pid, it) for it in threads}
+            alive = {it: state for it, state in states.items() if not state.ended}
+            if not alive:
                 continue
-            threads = os.listdir(f"/proc/{pid}/task")
-            if len(found) + len(threads) > _MAX_THREADS:
-                return None
+            if not any(it.confined_by_more(ours) for it in alive.values()):
+                self.company = True
+                continue
             for thread in threads:
                 processes += _read_children(pid, thread)
-                if pid == held and len(threads) == 1:
-                    found[pid] = 0
-                    continue
-                switches = _switches(pid, thread)
-                if switches is None:
-                    return None
-                found[int(thread)] = switches
-    except OSError:
-        return None
-    return found
+            if (pid in self._held and len(threads) == 1) or self._only_reads(pid):
+                continue
+            self.found.update((it, state.switches) for it, state in alive.items())
+            asleep = asleep and all(state.asleep for state in alive.values())
+            if len(self.found) > _MAX_THREADS:
+                return False
+        return asleep
+
+    def _only_reads(self, pid: int) -> bool:
+        try:
+            return _only_reads(pid, self._writable)
+        except OSError:
+            return False
+
+
+class _Status(NamedTuple):
+    asleep: bool
+    ended: bool
+    confined: tuple[int, int]  # no_new_privs, and filters
+    switches: int
+
+    def confined_by_more(self, than: "_Status") -> bool:
+        return any(it > other for it, other in zip(self.confined, than.confined, strict=True))
+
+
+def _status(pid: int, thread: int) -> _Status:
+    state, no_new_privileges, filters, switches = b"", 0, 0, 0
+    for line in _read(f"/proc/{pid}/task/{thread}/status").splitlines():
+        name, _, value = line.partition(b":")
+        if name == b"State":
+            state = value.strip()[:1]
+        elif name == b"NoNewPrivs":
+            no_new_privileges = int(value)
+        elif name == b"Seccomp_filters":
+            filters = int(value)
+        elif name in (b"voluntary_ctxt_switches", b"nonvoluntary_ctxt_switches"):
+            switches += int(value)
+    confined = no_new_privileges, filters
+    return _Status(state[0] in _ASLEEP, state in (b"Z", b"X"), confined, switches)
+
+
+def _only_reads(pid: int, writable: Collection[str]) -> bool:
+    """Whether a process is a filter that can write no file, whatever it is told to."""
+    path = os.readlink(f"/proc/{pid}/exe")
+    directory, _, name = path.rpartition("/")
+    if name not in _FILTERS or directory not in _SYSTEM:
+        return False
+    if any(path.startswith(it.rstrip("/") + "/") for it in writable):
+        return False
+    environment = _read(f"/proc/{pid}/environ").split(b"\0")
+    # While it is being executed, a program has none.
+    if environment == [b""] or any(it.startswith(_LOADED_BY) for it in environment):
+        return False
+    return all(_harmless(pid, number) for number in os.listdir(f"/proc/{pid}/fd"))
+
+
+def _harmless(pid: int, number: str) -> bool:
+    if os.readlink(f"/proc/{pid}/fd/{number}").startswith(_HARMLESS_ENDS):
+        return True
+    for line in _read(f"/proc/{pid}/fdinfo/{number}").splitlines():
+        name, _, value = line.partition(b":")
+        if name == b"flags":
+            return int(value, 8) & os.O_ACCMODE == os.O_RDONLY
+    return False
 
 
 def _children(pid: int) -> list[int]:
@@ -46,20 +141,8 @@ def _children(pid: int) -> list[int]:
     ]
 
 
-def _read_children(pid: int, thread: str) -> list[int]:
+def _read_children(pid: int, thread: int | str) -> list[int]:
     return [int(child) for child in _read(f"/proc/{pid}/task/{thread}/children").split()]
-
-
-def _switches(pid: int, thread: str) -> int | None:
-    """How often a sleeping thread has been switched; None if it runs."""
-    count = 0
-    for line in _read(f"/proc/{pid}/task/{thread}/status").splitlines():
-        name, _, value = line.partition(b":")
-        if name == b"State" and value.strip()[0] not in _ASLEEP:
-            return None
-        if name in (b"voluntary_ctxt_switches", b"nonvoluntary_ctxt_switches"):
-            count += int(value)
-    return count
 
 
 def _read(path: str) -> bytes:

@@ -145,7 +145,9 @@ class Command:
         with Pipes(self._capture, self._file) as pipes, closing(self._way(launcher)) as way:
             async with trio.open_nursery() as nursery:
                 process = await self._start(launcher, pipes, way)
+                self._watch.runs_below(launcher.pid)
                 nursery.start_soon(way.serve)
+                nursery.start_soon(self._watch.attend)
                 nursery.start_soon(pipes.read)
                 self._shell = process.pid
                 await self._until_done(launcher, process)

@@ -15,7 +15,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def found(guard: Guard, workdir: Path | str = "") -> list[str]:
-    return [f"{verb} {path}" for verb, path in guard.look(str(workdir)).changes]
+    return [f"{verb} {path}" for verb, path, _ in guard.look(str(workdir)).changes]
 
 
 def test_nothing_is_looked_at_where_nothing_may_be_written(place: Path) -> None:

@@ -59,5 +59,9 @@ def test_a_sentence_is_short_and_drives_no_terminal() -> None:
     assert told([Change("removed", "/w/a"), Change("wrote", "/w/b"), Change("wrote", "/w/c")]) == (
         "a sandboxed command removed /w/a; wrote /w/b, /w/c"
     )
+    assert told([Change("wrote", "/w/a"), Change("removed", "/w/b", doubtful=True)]) == (
+        "a sandboxed command wrote /w/a; "
+        "a sandboxed command or a program outside, nobody saw which, removed /w/b"
+    )
     assert told(found).endswith(" and 4 more")
     assert "\x1b" not in told(found)

@@ -55,7 +55,7 @@ def different(place: Path, change: Change) -> list[str]:
     before = look([str(place)])
     change(place)
     found = changes(before, look([str(place)]))
-    return [f"{verb} {os.path.relpath(path, place)}" for verb, path in found]
+    return [f"{verb} {os.path.relpath(path, place)}" for verb, path, _ in found]
 
 
 def write(name: str, text: str = "evil\n") -> Change:
@@ -125,6 +125,7 @@ def through_a_mapping(place: Path) -> None:
         (link_at(".git/FETCH_HEAD"), ["wrote .git/FETCH_HEAD"]),
         (link_at(".git/logs/refs/heads/branch"), ["wrote .git/logs/refs/heads/branch"]),
         (link_at(".git/objects/00"), ["wrote .git/objects/00"]),
+        (link_at(".git/refs/heads/branch"), ["wrote .git/refs/heads/branch"]),
         (through_a_hard_link, ["wrote .git/config"]),
         (through_a_mapping, ["wrote .git/config"]),
         (

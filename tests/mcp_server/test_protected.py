@@ -16,6 +16,7 @@ WORKSPACE = SandboxPolicy("workspace-write", exclude_slash_tmp=True, exclude_tmp
 RULES = 'prefix_rule(pattern=["touch"], decision="{}")\n'
 HOOK = "echo evil > .git/hooks/pre-commit"
 TOLD = "a sandboxed command wrote {}/.git/hooks/pre-commit"
+EITHER = TOLD.replace("command", "command or a program outside, nobody saw which,")
 
 
 @pytest.fixture
@@ -212,7 +213,7 @@ def test_what_the_sandbox_writes_while_a_program_runs_outside_is_the_sandboxes(
         policy=WORKSPACE,
     )
     assert [it.decision for it in result.decisions] == ["escalate"]
-    assert TOLD.format(repository.workdir) in result.notes[0]
+    assert EITHER.format(repository.workdir) in result.notes[0]
 
 
 def test_another_thread_of_the_caller_is_no_part_of_the_program(repository: Bench) -> None:
@@ -232,7 +233,7 @@ ctypes.CDLL(None).execv(b"/bin/sh", argv)
 """)
     result = repository.call(f"{sys.executable} threads; :", policy=WORKSPACE)
     assert (repository.workdir / ".git/hooks/pre-commit").exists()
-    assert TOLD.format(repository.workdir) in result.notes[0]
+    assert EITHER.format(repository.workdir) in result.notes[0]
 
 
 def test_what_was_put_back_while_a_program_ran_outside_is_told(repository: Bench) -> None:

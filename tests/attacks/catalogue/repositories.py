@@ -111,6 +111,16 @@ LINKS = Class(
               ' ln -s "$OUT" .git/objects; cp -r o/* .git/objects/; echo x >n; git add -f n'),
         _link("logs-link", r"\.git/logs",
               'mv .git/logs l; ln -s "$OUT" .git/logs; git commit -q --allow-empty -m x'),
+        _link("refs-link", r"\.git/refs/heads",
+              'cp .git/refs/heads/* "$OUT"; mv .git/refs/heads h; ln -s "$OUT" .git/refs/heads;'
+              ' git commit -q --allow-empty -m x'),
+        _link("ref-link", r"\.git/refs/heads/",
+              'mkdir -p .git/refs/heads/d;'
+              ' ln -sf "$OUT" .git/refs/heads/d/e;'
+              ' echo ref: refs/heads/d/e/x >.git/HEAD; git commit -q --allow-empty -m x'),
+        _link("all-refs-link", r"\.git/refs",
+              'cp -r .git/refs/. "$OUT"; mv .git/refs r; ln -s "$OUT" .git/refs;'
+              ' git commit -q --allow-empty -m x'),
     ),
 )  # fmt: skip
 
