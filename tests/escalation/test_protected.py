@@ -39,7 +39,7 @@ BEFORE = {"/w/.git": FOLDER, "/w/.git/config": file(), "/w/.git/hooks": FOLDER}
     ],
 )
 def test_what_became_of_what_was_there(after: Snapshot, found: list[str]) -> None:
-    assert [f"{verb} {path}" for verb, path in changes(BEFORE, after)] == found
+    assert [f"{verb} {path}" for verb, path, _ in changes(BEFORE, after)] == found
 
 
 def test_content_that_was_put_back_leaves_a_trace() -> None:

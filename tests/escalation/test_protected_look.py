@@ -197,7 +197,7 @@ def test_the_repository_of_a_worktree_is_looked_at_where_the_sandbox_may_write_i
     within = tmp_path.resolve()
     before = look([str(worktree), str(within)])
     write(".git/hooks/pre-commit")(place)
-    ((_, path),) = changes(before, look([str(worktree), str(within)]))
+    ((_, path, _),) = changes(before, look([str(worktree), str(within)]))
     assert path == str(place / ".git/hooks/pre-commit")
 
 

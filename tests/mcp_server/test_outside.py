@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from codex_multitool.mcp_server.calls import Answer, CommandResult
+from codex_multitool.mcp_server.calls import Answer, CommandResult, Question
 from codex_multitool.sandbox.policy import SandboxPolicy
 from tests.mcp_server.tool import Bench, Tool
 
@@ -58,7 +58,7 @@ def prepared(bench: Bench) -> Bench:
     return bench
 
 
-async def nobody(_program: str, _argv: tuple[str, ...], _workdir: str, _warning: str) -> Answer:
+async def nobody(_question: Question) -> Answer:
     return Answer("unavailable")
 
 
