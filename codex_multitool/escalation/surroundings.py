@@ -1,5 +1,6 @@
 """The environment in which an escalated program starts, and what of its caller's was refused."""
 
+import os
 import subprocess
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -8,7 +9,8 @@ import trio
 
 from codex_multitool.escalation.environment import EscalatedEnvironment, escalated_environment
 from codex_multitool.escalation.git_guards import git_guards, settings
-from codex_multitool.escalation.identity import redirectable
+from codex_multitool.escalation.identity import redirectable, replaceable, untrusted
+from codex_multitool.interception.program import Kind, examine
 
 _GIT_SECONDS = 10.0
 _MOMENT = 1.0  # seconds for which an environment holds again: see identity.redirectable()
@@ -48,7 +50,7 @@ class Surroundings:
         escalated = self._escalated(caller, writable)
         environment = dict(escalated.environment)
         if git_guards(program, argv[1:], environment):
-            own = await self._own_git()
+            own = await self._own_git(writable)
             environment.update(git_guards(program, argv[1:], environment, own=own))
         # What the caller never had, it did not lose.
         lost = (
@@ -73,18 +75,51 @@ class Surroundings:
         self._latest = asked, now + _MOMENT, escalated
         return escalated
 
-    async def _own_git(self) -> Sequence[tuple[str, str]]:
+    async def _own_git(self, writable: Collection[str]) -> Sequence[tuple[str, str]]:
         if self._git is None:
-            listing = b""
-            with trio.move_on_after(_GIT_SECONDS):
-                done = await trio.run_process(
-                    ["git", "config", "--list", "--null"],
-                    cwd="/",
-                    env=dict(self._server),
-                    capture_stdout=True,
-                    stderr=subprocess.DEVNULL,
-                    check=False,
-                )
-                listing = done.stdout
-            self._git = settings(listing)
+            # What the sandbox could make of PATH and the loader's variables counts here, too.
+            environment = self._escalated(self._server, writable).environment
+            git = _trusted(environment.get("PATH", ""), "git", writable)
+            self._git = () if git is None else settings(await _listing(git, environment))
         return self._git
+
+
+def _trusted(path: str, name: str, writable: Collection[str]) -> int | None:
+    """The first program of this name that nobody inside could have written, opened."""
+    for directory in path.split(":"):
+        asked = os.path.join(directory, name)
+        if not asked.startswith("/") or redirectable(asked, writable):
+            continue
+        try:
+            fd = os.open(asked, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            continue
+        program = examine(asked, fd)
+        if (
+            program.regular
+            and program.kind is Kind.ELF
+            and untrusted(program, writable) is None
+            and replaceable(program) is None
+        ):
+            return fd
+        os.close(fd)
+    return None
+
+
+async def _listing(git: int, environment: Mapping[str, str]) -> bytes:
+    try:
+        with trio.move_on_after(_GIT_SECONDS):
+            done = await trio.run_process(
+                ["git", "config", "--list", "--null"],
+                executable=f"/proc/self/fd/{git}",
+                pass_fds=(git,),
+                cwd="/",
+                env=dict(environment),
+                capture_stdout=True,
+                stderr=subprocess.DEVNULL,
+                check=False,
+            )
+            return done.stdout
+    finally:
+        os.close(git)
+    return b""

@@ -70,6 +70,37 @@ def test_a_writable_root_that_became_a_link_is_none(mode: str, serve: Serve) -> 
     assert list(out.iterdir()) == []
 
 
+# How a folder of the workspace comes to be in the server's own PATH.
+IN_PATH = {
+    "its own": "$1/ws/.venv/bin:$PATH",
+    "through a link": "$1/out/link:$PATH",
+    "relative": ".venv/bin:$PATH",
+    "as a working directory": ":$PATH",
+    "last": "$1/home:$PATH:$1/ws/.venv/bin",
+}
+
+
+@over_modes
+@pytest.mark.parametrize("path", IN_PATH.values(), ids=list(IN_PATH))
+def test_the_server_runs_no_git_that_the_workspace_holds(
+    mode: str, path: str, serve: Serve
+) -> None:
+    setting = f'ln -s "$1/ws/.venv/bin" "$1/out/link"; export PATH="{path}"; cd "$1/ws"; shift'
+    server = serve(mode, mount=("sh", "-ec", f'{setting}; exec "$@"', "sh"))
+    server.enforce(Sandbox.WORKSPACE)
+    ws, out = server.root / "ws", server.root / "out"
+    for folder in (ws, ws / ".venv/bin"):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "git").write_text(f"#!/bin/sh\necho written >{out}/file\n")
+        (folder / "git").chmod(0o755)
+    result = server.client.shell(
+        f"cd {ws}; /usr/bin/git --version; /usr/bin/git log", workdir=str(ws)
+    )
+    assert result.structured is not None
+    assert "escalate" in [it["decision"] for it in result.structured["decisions"]], result
+    assert not (out / "file").exists()
+
+
 @over_modes
 def test_what_was_once_writable_stays_untrusted(mode: str, serve: Serve) -> None:
     server = serve(mode)
