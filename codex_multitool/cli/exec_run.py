@@ -137,6 +137,8 @@ def _set_up(options: Options, record: Record) -> Setup:
         load_rules(rules),
         ask_when_dangerous=config.dangerous_commands != "run",
     )
+    for warning in judgement.policy.warnings:
+        log.warning("%s", warning)
     place = options.cwd
     if options.mode is None and config.policy().kind == WORKSPACE_WRITE:
         place, why_none = workspace(os.path.realpath(options.cwd))

@@ -61,9 +61,12 @@ def _policy(paths: Sequence[str]) -> Policy:
         except RulesError as error:
             raise click.ClickException(f"failed to read policy at {path}\n{error}") from error
     try:
-        return parse(sources)
+        policy = parse(sources)
     except RulesError as error:
         raise click.ClickException(f"failed to parse policy at {error.path}\n{error}") from error
+    for warning in policy.warnings:
+        click.echo(os.fsencode(f"{click.get_current_context().command_path}: {warning}"), err=True)
+    return policy
 
 
 def working_folder() -> str | None:

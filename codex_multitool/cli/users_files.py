@@ -12,7 +12,7 @@ from codex_multitool.config.configuration import Config, configuration
 from codex_multitool.config.errors import ConfigError
 from codex_multitool.config.home import codex_home
 from codex_multitool.config.layers import load
-from codex_multitool.config.rules_files import load_policy, read_rules, rules_files
+from codex_multitool.config.rules_files import load_policy, overlooked, read_rules, rules_files
 from codex_multitool.config.settings import OURS, VARIABLES, Key, Stated, dotted
 from codex_multitool.execpolicy.parser import parse
 from codex_multitool.execpolicy.rules import RulesError
@@ -105,6 +105,9 @@ def _rules(config: Config) -> Iterator[Finding]:
         yield Finding(name, MISSING, mistake, _NO_START, "mend that file")
     if policy is None:
         return
+    warnings = (*policy.warnings, *overlooked(codex_home(os.environ)))
+    for number, warning in enumerate(warnings, 1):
+        yield Finding(f"rules, note {number}", OK, _one_line(warning))
     count = sum(map(len, policy.rules.values()))
     told = f"{count} in {len(files)} files"
     try:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
+from codex_multitool.config import rule_paths
 from codex_multitool.config.errors import ConfigError
 from codex_multitool.config.utf8 import NotUTF8Error, decode
-from codex_multitool.execpolicy.parser import Source, parse
+from codex_multitool.execpolicy.parser import MOST_WARNINGS, Source, parse
 from codex_multitool.execpolicy.rules import Location, Policy, RulesError
+from codex_multitool.spelling import nearest
 
 MAXIMUM_BYTES = 16 << 20
 
@@ -36,6 +39,20 @@ def rules_files(home: str) -> list[str]:
         except OSError as error:
             raise _unreadable(entry.path, error) from error
     return sorted(found, key=os.fsencode)
+
+
+def overlooked(home: str) -> Iterator[str]:
+    """What of files in `home`/rules is to be told that are not read for their names."""
+    folder = os.path.join(home, "rules")
+    try:
+        names = sorted(os.listdir(folder), key=os.fsencode)
+    except OSError:
+        return  # rules_files() says so, unless there is none
+    for name in names:
+        stem, ending = os.path.splitext(name)
+        near = ending != ".rules" and nearest(ending, ["rules", "codexpolicy"]) is not None
+        if near and os.path.isfile(path := os.path.join(folder, name)):
+            yield f"{path} is not read: the name of a rules file is {stem}.rules"
 
 
 def read_rules(path: str) -> Source:
@@ -69,7 +86,9 @@ def load_policy(paths: Iterable[str]) -> Policy:
             sources.append(read_rules(path))
         except OSError as error:
             raise _unreadable(path, error) from error
-    return parse(sources)
+    policy = parse(sources)
+    told = (*policy.warnings, *islice(rule_paths.warnings(policy), MOST_WARNINGS))
+    return policy._replace(warnings=told)
 
 
 def _unreadable(path: str, error: OSError) -> ConfigError:

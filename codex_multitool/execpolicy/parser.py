@@ -6,17 +6,19 @@ turns their calls into rules and holds every rule to its own examples.
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from codex_multitool.execpolicy import arguments, network_host
+from codex_multitool.execpolicy import arguments, network_host, reach
 from codex_multitool.execpolicy.engine_process import evaluate_all
 from codex_multitool.execpolicy.evaluate import matches
 from codex_multitool.execpolicy.evaluation import Call, Failure
 from codex_multitool.execpolicy.mistake import Mistake
 from codex_multitool.execpolicy.rules import (
+    Decision,
     Location,
     NetworkRule,
     Policy,
@@ -45,6 +47,9 @@ _MENDS = (
     ("positional argument", "the builtins take: {signatures}"),
     ("Variable `", "write words in quotes; the builtins are: {signatures}"),
 )
+MOST_WARNINGS = 20
+_MOST_TOKENS = 3
+_LIKELY = ('","', '")"', '"]"', '":"', '"="', '"}"', r'"\n"')
 _MEND_OTHER = "correct this statement"
 _SIGNATURES = (
     "prefix_rule(pattern, decision, match, not_match, justification)",
@@ -101,6 +106,7 @@ class _Builder:
         self.host_executables: dict[str, tuple[str, ...]] = {}
         self.network_rules: list[NetworkRule] = []
         self.unchecked: list[_Examples] = []
+        self.warnings: list[str] = []
 
     def add(self, call: Call, location: Location) -> None:
         """Take up what one call of a builtin states."""
@@ -125,16 +131,27 @@ class _Builder:
 
         decision = arguments.prefix_decision(word)
         justification = arguments.justification(reason)
-        first, *rest = arguments.pattern(elements)
+        pattern = arguments.pattern(elements)
+        first, *rest = pattern
         rules = tuple(
             PrefixRule(((token,), *rest), decision, justification, location) for token in first
         )
         examples = _Examples(
             location, rules, arguments.examples(match), arguments.examples(not_match)
         )
+        self._doubt(pattern, examples, decision)
         if examples.match or examples.not_match:
             self.unchecked.append(examples)
         _file_under_first_token(self.rules, rules)
+
+    def _doubt(
+        self, pattern: tuple[tuple[str, ...], ...], examples: _Examples, decision: Decision
+    ) -> None:
+        """A rule that restricts and covers nothing is a mistake: it protects from nothing."""
+        for doubt in reach.doubts(pattern, examples.match):
+            if doubt.never and decision is not Decision.ALLOW:
+                raise Mistake(f"invalid rule: {doubt.what}", doubt.mend)
+            self.warnings.append(f"{examples.location}: {doubt.what}; {doubt.mend}")
 
     def _add_host_executable(self, call: Call) -> None:
         name = arguments.text(call.arguments, "name")
@@ -159,7 +176,27 @@ class _Builder:
             _closed(self.rules),
             MappingProxyType(self.host_executables),
             tuple(self.network_rules),
+            _bounded([*_without_effect(self.network_rules), *self.warnings]),
         )
+
+
+def _without_effect(network: Sequence[NetworkRule]) -> Iterator[str]:
+    """One word for each file: the rules of a file are all without effect, or none."""
+    found: dict[str, list[Location]] = {}
+    for rule in network:
+        if rule.location is not None:
+            found.setdefault(rule.location.path, []).append(rule.location)
+    for first, *more in found.values():
+        others = f", nor have the others of this file ({len(more)})" if more else ""
+        yield (
+            f"{first}: network_rule has no effect here{others}: the sandbox has the whole network "
+            "or none"
+        )
+
+
+def _bounded(warnings: Sequence[str]) -> tuple[str, ...]:
+    more = len(warnings) - MOST_WARNINGS
+    return (*warnings[:MOST_WARNINGS], *([f"{more} more warnings of rules"] if more > 0 else []))
 
 
 def _network_rule(call: Call, location: Location) -> NetworkRule:
@@ -214,11 +251,22 @@ def _closed(rules: Mapping[str, list[PrefixRule]]) -> Mapping[str, tuple[PrefixR
     return MappingProxyType({token: tuple(listed) for token, listed in rules.items()})
 
 
+def _shortened(message: str) -> str:
+    """The engine's message; of many words that it would take, those that are likely meant."""
+    said, mark, rest = message.partition("expected one of ")
+    tokens = re.findall(r'"(?:[^"\\]|\\.)*"', rest)
+    if len(tokens) <= _MOST_TOKENS:
+        return message
+    likely = [token for token in _LIKELY if token in tokens][:_MOST_TOKENS]
+    kept = likely or tokens[:_MOST_TOKENS]
+    return f"{said}{mark}{', '.join(kept)} or {len(tokens) - len(kept)} others"
+
+
 def _failure(source: Source, lines: list[str], failure: Failure) -> RulesError:
     mend = next((mend for mark, mend in _MENDS if mark in failure.message), _MEND_OTHER)
     named = [each for each in _SIGNATURES if each.partition("(")[0] in failure.message]
     mend = mend.format(signatures=", ".join(named or _SIGNATURES))
-    what = f"starlark error: {failure.message}"
+    what = f"starlark error: {_shortened(failure.message)}"
     if failure.line is None:
         return RulesError(None, what, mend, path=source.path)
     stated = lines[failure.line - 1]

@@ -85,11 +85,15 @@ class NetworkRule(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """All rules of all files: prefix rules by first token, each list in file order."""
+    """All rules of all files: prefix rules by first token, each list in file order.
+
+    warnings: what of them has no effect, or another than it seems; each with its place.
+    """
 
     rules: Mapping[str, tuple[PrefixRule, ...]] = MappingProxyType({})
     host_executables: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     network_rules: tuple[NetworkRule, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def normal_path(path: str) -> str:

@@ -71,6 +71,8 @@ def prepared(options: Options, probe: Probe, say: Callable[[Said], None]) -> Ser
         say(("INFO", f"{cwd} is no workspace unless the client says so: {why_none}"))
     rules_files = (*config.rules, *options.rules)
     rules = load_rules(rules_files)
+    for warning in rules.warnings:
+        say(("WARNING", warning))
     wanted = Interception(
         mode=options.intercept or config.intercept or "auto",
         shell=shell,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from codex_multitool.config.errors import ConfigError
 from codex_multitool.config.home import codex_home
-from codex_multitool.config.rules_files import load_policy, rules_files
+from codex_multitool.config.rules_files import load_policy, overlooked, rules_files
 from codex_multitool.execpolicy.rules import Policy, RulesError
 
 KERNEL, WRAPPER = "kernel", "wrapper"
@@ -50,9 +50,11 @@ class Choice(NamedTuple):
 def load_rules(more: Sequence[str]) -> Policy:
     """The policy of the user's rules files and of `more`. Raises StartError."""
     try:
-        return load_policy([*rules_files(codex_home(os.environ)), *more])
+        home = codex_home(os.environ)
+        policy = load_policy([*rules_files(home), *more])
     except (RulesError, ConfigError) as error:
         raise StartError(str(error)) from None
+    return policy._replace(warnings=(*policy.warnings, *overlooked(home)))
 
 
 def choose(wanted: Interception, refusal: Callable[[], str | None]) -> Choice:

@@ -87,6 +87,20 @@ def test_missing_arguments_are_a_usage_error(arguments: list[str]) -> None:
     assert result.stderr.endswith("`execpolicy check --help` says more\n")
 
 
+def test_what_has_no_effect_is_told_once_and_never_in_the_json(tmp_path: Path) -> None:
+    path = tmp_path / "a.rules"
+    path.write_text(
+        'network_rule("example.org", "https", "deny")\nprefix_rule(["git push"])\n'
+        'prefix_rule(["git", "push"], "forbidden")\n'
+    )
+    result = check("-r", str(path), "git", "push")
+    assert (result.exit_code, result.stdout) == (0, GIT_PUSH)
+    first, second = result.stderr.splitlines()
+    assert first.startswith(f"execpolicy check: {path}:1:1: network_rule has no effect here")
+    assert second.startswith(f"execpolicy check: {path}:2:1: ")
+    assert 'write ["git", "push"]' in second
+
+
 def test_help(rules: str) -> None:
     for arguments in (["-h"], ["--help"], ["-r", rules, "--help"]):
         result = check(*arguments)

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from codex_multitool.config.errors import ConfigError
-from codex_multitool.config.rules_files import load_policy, read_rules, rules_files
+from codex_multitool.config.rules_files import (
+    load_policy,
+    overlooked,
+    read_rules,
+    rules_files,
+)
 from codex_multitool.execpolicy.rules import RulesError
 
 
@@ -131,3 +136,61 @@ def test_a_huge_file_is_refused_before_it_is_read_whole(folder: Path) -> None:
         rules.truncate(1 << 40)
     with pytest.raises(RulesError, match=r"a\.rules: larger than 16 MiB"):
         read_rules(str(path))
+
+
+def test_files_that_are_not_read_for_a_slip_in_their_name_are_told(folder: Path) -> None:
+    for name in ("a.rule", "b.RULES", "c.codexpolicy", "d.rules", "e.txt", "f.rules~", "rules"):
+        (folder / name).touch()
+    (folder / "g.rule").mkdir()
+    assert list(overlooked(str(folder.parent))) == [
+        f"{folder}/{name}.{ending} is not read: the name of a rules file is {name}.rules"
+        for name, ending in (("a", "rule"), ("b", "RULES"), ("c", "codexpolicy"), ("f", "rules~"))
+    ]
+    assert list(overlooked(str(folder / "none"))) == []
+
+
+class TestPaths:
+    """Rules about files that are not there, or go by another name."""
+
+    @pytest.fixture
+    def program(self, folder: Path) -> Path:
+        (folder / "bin").mkdir()
+        (folder / "bin" / "program").touch()
+        (folder / "link").symlink_to("bin/program")
+        return folder / "bin" / "program"
+
+    def warnings(self, folder: Path, text: str) -> tuple[str, ...]:
+        (folder / "a.rules").write_text(text)
+        return load_policy([str(folder / "a.rules")]).warnings
+
+    def test_one_that_is_there_is_no_news(self, folder: Path, program: Path) -> None:
+        text = (
+            f'prefix_rule(["{program}"], "forbidden")\n'
+            f'prefix_rule([["{program}", "/no/such"]], "forbidden")\n'
+            f'prefix_rule(["{folder}/link"])\n'
+            f'prefix_rule([["{folder}/link", "{program}"]], "prompt")\n'
+            f'host_executable("program", ["{program}", "/no/such/program"])\n'
+        )
+        assert self.warnings(folder, text) == ()
+
+    @pytest.mark.parametrize("decision", ["allow", "forbidden"])
+    def test_one_that_is_not_is_told(self, folder: Path, decision: str) -> None:
+        text = f'prefix_rule(["/no/such x"], "{decision}")\nhost_executable("a", ["/no/such/a"])'
+        assert self.warnings(folder, text) == (
+            f"{folder}/a.rules:1:1: /no/such x is not there: the rule covers nothing until it is",
+            'host_executable("a"): no file of these is there: /no/such/a',
+        )
+
+    def test_another_name_of_a_file_is_not_all_of_it(self, folder: Path, program: Path) -> None:
+        (told,) = self.warnings(folder, f'prefix_rule(["{folder}/link"], "forbidden")')
+        assert f"{folder}/link leads to {program}: who calls it by that name is not covered" in told
+        (told,) = self.warnings(folder, f'prefix_rule(["{folder}/bin"], "forbidden")')
+        assert f"{folder}/bin is a folder: the rule covers nothing" in told
+
+    def test_a_command_line_in_place_of_a_path(self, folder: Path, program: Path) -> None:
+        with pytest.raises(RulesError) as caught:
+            self.warnings(folder, f'prefix_rule(["{program} -rf x"], "forbidden")')
+        assert caught.value.mend == f'write "{program}", "-rf x"'
+        assert len(self.warnings(folder, f'prefix_rule(["{program} -rf"])')) == 1
+        (folder / "bin" / "program -rf").touch()
+        assert self.warnings(folder, f'prefix_rule(["{program} -rf"], "forbidden")') == ()

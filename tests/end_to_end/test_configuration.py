@@ -165,6 +165,17 @@ def test_what_has_no_effect_is_told_on_stderr(serve: Serve, box: Box) -> None:
     path = box.ws / ".codex" / "config.toml"
     path.parent.mkdir()
     path.write_text("sandbox_mode = 'read-only'")
-    client = serve("")
+    rules = box.rules.with_name("more.rules")
+    rules.write_text('network_rule("example.org", "https", "deny")\nprefix_rule(["git push"])\n')
+    box.rules.with_name("other.rule").touch()
+    client = serve("[projcts]")
     client.close()
-    assert f"WARNING: {path} is not read. " in client.stderr()
+    told = client.stderr()
+    assert f"WARNING: {path} is not read. " in told
+    for line in (
+        f"{box.home}/.codex/config.toml:1:2: `projcts` has no effect; did you mean `projects`?",
+        f"{rules}:1:1: network_rule has no effect here: ",
+        f'{rules}:2:1: "git push" is one word',
+        f"{box.rules.with_name('other.rule')} is not read: ",
+    ):
+        assert told.count(f"WARNING: {line}") == 1

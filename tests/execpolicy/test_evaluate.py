@@ -126,7 +126,6 @@ LISTED = 'host_executable("git", ["/usr/bin/git"])\n'
         ('prefix_rule(["git", "push"], "{}")', "/usr/bin/git", False, False),
         ('prefix_rule(["/usr/bin/git", "pull"], "{}")', "/usr/bin/git", True, True),
         ('prefix_rule(["GIT"], "{}")', "/usr/bin/git", False, False),
-        ('prefix_rule(["bin/git"], "{}")', "/usr/bin/git", False, False),
     ],
 )
 @pytest.mark.parametrize("decision", Decision)
