@@ -133,7 +133,9 @@ class Record:
 
     async def _wait(self, pid: int, descriptor: int) -> None:
         await trio.lowlevel.wait_readable(descriptor)
-        self.execs[self._latest[pid]].ended = self._now()
+        found = self.execs[self._latest[pid]]
+        found.ended = self._now()
+        found.status = pidfd.zombie_status(pid)  # all there is before Linux 6.15
         for pause in (0.001, 0.01, 0.1, 1.0):
             # Its parent has to reap it first.
             if self._take(pid, descriptor):

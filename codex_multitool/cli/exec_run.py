@@ -5,6 +5,7 @@ import logging
 import math
 import os
 import shlex
+import signal
 import socket
 import stat
 import sys
@@ -44,6 +45,8 @@ from codex_multitool.sandbox.enforce import SandboxError
 from codex_multitool.sandbox.policy import READ_ONLY, WORKSPACE_WRITE, writable_roots
 
 CANNOT_EXECUTE = 126  # from here on the status tells of the start, or of a signal
+
+_FOREIGN_STATUS = 128 + signal.SIGSYS  # its own, or what its shell made of it
 
 log = logging.getLogger(__name__)
 
@@ -233,6 +236,8 @@ def _tell(
         _say(line)
     if outcome.timed_out:
         _say(f"ended after {options.timeout:g} seconds")
+    if exec_tree.exit_code(outcome.status) == _FOREIGN_STATUS:
+        _say(exec_tree.FOREIGN)
     if hint := _hint(options, setup, outcome):
         _say(hint)
     for pid, command in outcome.background:

@@ -11,6 +11,8 @@ from codex_multitool.running import quoting
 _COLOURS = {"run": "32", "escalate": "33", "deny": "31"}
 _WORDS = {"run": "inside", "escalate": "OUTSIDE", "deny": "DENIED"}
 _FAINT = "2"
+# seccomp(2): of ours all but this one fail with an errno.
+FOREIGN = "SIGSYS ends what makes system calls of another architecture, like i386"
 _MAX_COMMAND = 160  # characters of one command line
 _LEAST_COMMAND = 40  # however narrow the terminal is
 
@@ -115,7 +117,7 @@ def _line(found: Exec, *, colour: bool, room: int | None) -> str:
 
     command = quoting.command_line(found.program, found.argv[1:])
     pid, word, end = str(found.pid), _WORDS[found.decision], _end(found)
-    remarks = (_called(found), "asked" if found.asked else "", one_line(found.reason))
+    remarks = (_called(found), "asked" if found.asked else "", one_line(found.reason), _why(found))
     why = "; ".join(filter(None, remarks))
     most = _MAX_COMMAND
     if room is not None:
@@ -136,6 +138,11 @@ def _called(found: Exec) -> str:
     """By which other name it was called: many a program does what its name says."""
     name = basename(found.argv[0]).removeprefix("-") if found.argv else ""
     return f"called {quoting.word(name)}" if name and name != basename(found.program) else ""
+
+
+def _why(found: Exec) -> str:
+    """What a signal says that the filters of sandboxes and of interception send."""
+    return FOREIGN if found.status is not None and found.status & 0x7F == signal.SIGSYS else ""
 
 
 def _end(found: Exec) -> str:

@@ -28,3 +28,14 @@ def wait_status(descriptor: int) -> int | None:
         return None
     mask, exit_code = struct.unpack_from("=Q", buffer)[0], struct.unpack_from("=i", buffer, 60)[0]
     return exit_code if mask & _EXIT else None
+
+
+def zombie_status(pid: int) -> int | None:
+    """The same of what nobody has reaped yet; None if that is over, or has not begun."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            fields = stat.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    # The third and the last field: proc_pid_stat(5).
+    return int(fields[49]) if fields[0] == b"Z" else None

@@ -306,6 +306,23 @@ prefix_rule(pattern=["uname"], decision="forbidden")
         done = ground.run("--tree", "--", "./linked", "/")
         assert re.search(r"  inside  /\S+/ls /  exit 0 \S+ s  \(called linked\)\n", done.stderr)
 
+    def test_the_end_of_a_foreign_program_is_told_with_its_reason(self, ground: Ground) -> None:
+        if os.uname().machine != "x86_64":
+            pytest.skip("the system call is one of i386")
+        program = ground.workspace / "foreign.py"
+        program.write_text(
+            "import ctypes, mmap\n"
+            "memory = mmap.mmap(-1, 4096, prot=7)\n"
+            "memory.write(bytes.fromhex('b814000000cd80c3'))  # getpid by int 0x80\n"
+            "start = ctypes.addressof(ctypes.c_char.from_buffer(memory))\n"
+            "ctypes.CFUNCTYPE(ctypes.c_int)(start)()\n"
+        )
+        done = ground.run("--tree", "--", os.path.realpath(sys.executable), "-IS", str(program))
+        assert done.returncode == 128 + signal.SIGSYS
+        why = "SIGSYS ends what makes system calls of another architecture"
+        assert f"exec: {why}" in done.stderr
+        assert re.search(rf"foreign\.py  SIGSYS .*\({why}", done.stderr)
+
     def test_lines_fit_the_terminal(self, ground: Ground) -> None:
         with ground.terminal("--tree", f"read line; ls {'x' * 300}; true", TERM="dumb") as terminal:
             terminal.resize(24, 90)
