@@ -97,7 +97,8 @@ class Client:
                 raise DemoError(f"no answer from the server within {PATIENCE:.0f} s")
             chunk = os.read(stdout.fileno(), 65536)
             if not chunk:
-                raise DemoError(f"the server ended with status {self._server.wait(PATIENCE)}")
+                status = self._server.wait(PATIENCE)
+                raise DemoError(f"the server ended with status {status}; its words are above")
             self._received += chunk
         line, _, self._received = self._received.partition(b"\n")
         return dict(json.loads(line))
@@ -229,11 +230,11 @@ def main() -> int:
     parser.add_argument("--server", type=Path, default=ROOT / "dist" / "codex-exec-mcp-server")
     parser.add_argument("arguments", nargs="*", help="for the server, behind --")
     options = parser.parse_args()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # it is a text file
     with tempfile.TemporaryDirectory(prefix="codex-demo-") as folder:
         try:
             session(options, Path(folder).resolve())
         except (DemoError, OSError, ValueError, subprocess.TimeoutExpired) as error:
-            sys.stdout.flush()
             print(f"demo: {error}", file=sys.stderr)
             return 1
     print("\nAll of it was as told.")

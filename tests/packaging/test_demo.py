@@ -70,6 +70,15 @@ def test_server_that_ends_at_once_is_noticed() -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_server_that_does_not_start_is_quoted_where_a_patched_shell_is_needed() -> None:
+    options = ("--intercept=wrapper", "--shell", "/bin/sh")
+    done = demo("--server", built() / roles.MCP_SERVER, "--", *options)
+    assert done.returncode == 1
+    *words, told = done.stderr.splitlines()
+    assert "make shells" in words[-1]
+    assert told == "demo: the server ended with status 1; its words are above"
+
+
 def test_server_that_cannot_run_commands_is_quoted() -> None:
     words = "the sandbox could not be set up: no Landlock"
     done = answered(json.dumps({"isError": True, "content": [{"type": "text", "text": words}]}))
