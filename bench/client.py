@@ -90,7 +90,7 @@ class Client:
     def shells(self, commands: Sequence[str]) -> list[Json]:
         """Run commands at once, and wait for all of them."""
         ids = [self._begin_shell(command) for command in commands]
-        return [json.loads(self._result(id_)["content"][0]["text"]) for id_ in ids]
+        return [_told(self._result(id_)) for id_ in ids]
 
     def _begin_shell(self, command: str) -> int:
         arguments = {
@@ -134,3 +134,10 @@ class Client:
                 self._send({"id": message["id"], "result": {"action": "accept", "content": {}}})
             elif "method" not in message:
                 self._answers[message["id"]] = message
+
+
+def _told(result: Json) -> Json:
+    """What a result tells: JSON text, or words beside which it is data."""
+    text: str = result["content"][0]["text"]
+    found: Json = json.loads(text) if text.startswith("{") else result["structuredContent"]
+    return found

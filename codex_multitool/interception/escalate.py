@@ -18,7 +18,8 @@ import trio
 from codex_multitool.escalation import caller
 from codex_multitool.escalation.child import Escalated, Outside, start_outside
 from codex_multitool.escalation.context import Context
-from codex_multitool.escalation.identity import absolute
+from codex_multitool.escalation.decide import ExecRequest
+from codex_multitool.escalation.identity import absolute, exec_request
 from codex_multitool.interception import descriptors, relay
 from codex_multitool.interception.exec_stop import Steps, take_hold
 from codex_multitool.interception.hold import Hold, Refused
@@ -201,6 +202,23 @@ def asked_path(snapshot: ExecSnapshot) -> str:
     if snapshot.directory == AT_FDCWD or snapshot.file.startswith("/"):
         return absolute(snapshot.file, snapshot.cwd)
     return snapshot.program.path or snapshot.filename
+
+
+def request_of(snapshot: ExecSnapshot, context: Context) -> ExecRequest:
+    """The exec as `decide` wants it."""
+    program = snapshot.program
+    assert program is not None, "an exec without a program has an errno"
+    asked = asked_path(snapshot)
+    return exec_request(
+        program,
+        asked,
+        snapshot.argv,
+        snapshot.cwd,
+        context.writable,
+        executed=snapshot.argv_executed(),
+        interpreters=snapshot.interpreters,
+        loaded=snapshot.loaded,
+    )
 
 
 def _environment(snapshot: ExecSnapshot) -> dict[str, str]:

@@ -26,12 +26,10 @@ from codex_multitool.escalation.decide import (
     unfixed,
 )
 from codex_multitool.escalation.decide import Verdict as Decided
-from codex_multitool.escalation.identity import exec_request
 from codex_multitool.interception.descriptors import say
-from codex_multitool.interception.escalate import asked_path, escalate
+from codex_multitool.interception.escalate import escalate, request_of
 from codex_multitool.interception.exec_stop import (
     Awaited,
-    Expected,
     Resumed,
     Steps,
     resume_checked,
@@ -40,7 +38,6 @@ from codex_multitool.interception.hold import Refused
 from codex_multitool.interception.kernel import KernelError
 from codex_multitool.interception.listener import Absent, Listener, Notification
 from codex_multitool.interception.precedents import Precedents, facts_of
-from codex_multitool.interception.program import Kind
 from codex_multitool.interception.redirect import Turned, end, redirect, refused
 from codex_multitool.interception.sealed import sealed
 from codex_multitool.interception.stand_in import UnavailableError, denial
@@ -102,22 +99,39 @@ class Supervisor:
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
+                received: deque[Notification] = deque()
                 while True:
-                    await trio.lowlevel.wait_readable(self._listener.fd)
-                    found = self._listener.receive()
-                    if found is Absent.ENDED:
+                    if received:
+                        await trio.lowlevel.checkpoint()
+                    else:
+                        await trio.lowlevel.wait_readable(self._listener.fd)
+                    if not self._receive(received):
                         break
-                    if isinstance(found, Notification):
-                        self._notified(found)
+                    if received:
+                        self._notified(received.popleft())
         finally:
             self._listener.close()
             wake_no_more(self)
             see_buried()
 
+    def _receive(self, received: deque[Notification]) -> bool:
+        """Take all that wait; False: no process is left.
+
+        A handler that runs before makes the caller's execve fail with EINTR, after it waits.
+        """
+        while (found := self._listener.receive()) is not Absent.NOTHING:
+            if found is Absent.ENDED:
+                return False
+            if not isinstance(found, Notification):
+                continue
+            if found.tid in self._redirected:
+                self._redirected[found.tid] = found
+            else:
+                received.append(found)
+        return True
+
     def _notified(self, notification: Notification) -> None:
-        if notification.tid in self._redirected:
-            self._redirected[notification.tid] = notification
-        elif not self._started:
+        if not self._started:
             self._started = True
             self._listener.resume(notification)
         else:
@@ -173,7 +187,7 @@ class Supervisor:
         if snapshot.flags & AT_EXECVE_CHECK:
             self._check_only(notification, snapshot, verdict)
             return
-        if self._confined and isinstance(verdict, Run) and expected(snapshot).unseen:
+        if self._confined and isinstance(verdict, Run) and snapshot.expected.unseen:
             # What such a program is could not be seen at its exec stop either.
             verdict = Deny(f"{snapshot.file} cannot be read, so it cannot be judged")
         if isinstance(verdict, Deny):
@@ -258,8 +272,7 @@ class Supervisor:
     def _resume(
         self, notification: Notification, snapshot: ExecSnapshot | Repeated
     ) -> Steps[Outcome]:
-        will_run = snapshot.expected if isinstance(snapshot, Repeated) else expected(snapshot)
-        return resume_checked(self._listener, notification, snapshot.tgid, will_run)
+        return resume_checked(self._listener, notification, snapshot.tgid, snapshot.expected)
 
     async def _see_through(
         self, notification: Notification, snapshot: ExecSnapshot | Repeated, steps: Steps[Outcome]
@@ -370,28 +383,3 @@ class Supervisor:
 
     def _record(self, snapshot: ExecSnapshot | Repeated, reason: str) -> None:
         self._context.record(Verdict(snapshot.file, snapshot.argv, "deny", reason))
-
-
-def expected(snapshot: ExecSnapshot) -> Expected:
-    """What will stand in memory if the exec is the one that was read."""
-    program = snapshot.executed
-    assert program is not None, "an exec without a program has an errno"
-    unseen = program.kind is Kind.UNREADABLE
-    return Expected(program.identity[0], program.identity[1], snapshot.argv_executed(), unseen)
-
-
-def request_of(snapshot: ExecSnapshot, context: Context) -> ExecRequest:
-    """The exec as `decide` wants it."""
-    program = snapshot.program
-    assert program is not None, "an exec without a program has an errno"
-    asked = asked_path(snapshot)
-    return exec_request(
-        program,
-        asked,
-        snapshot.argv,
-        snapshot.cwd,
-        context.writable,
-        executed=snapshot.argv_executed(),
-        interpreters=snapshot.interpreters,
-        loaded=snapshot.loaded,
-    )

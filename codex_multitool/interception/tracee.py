@@ -103,6 +103,14 @@ class ExecSnapshot:
         """The arguments the new program will find, as the kernel makes them for scripts."""
         return _argv_executed(self.program, self.interpreters, self.filename, self.argv)
 
+    @property
+    def expected(self) -> Expected:
+        """What will stand in memory if the exec is the one that was read."""
+        program = self.executed
+        assert program is not None, "an exec without a program has an errno"
+        unseen = program.kind is Kind.UNREADABLE
+        return Expected(program.identity[0], program.identity[1], self.argv_executed(), unseen)
+
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
