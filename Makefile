@@ -18,7 +18,7 @@ READY := $(VENV)/.ready
 TOOLS := $(VENV)/.tools
 SYSTEM := sh packaging/system.sh
 # what the goals take besides what the build does
-WANTED := $(if $(filter test check,$(MAKECMDGOALS)),tests,$(if $(filter shells bench,$(MAKECMDGOALS)),shells))
+WANTED := $(if $(filter test check test-clients,$(MAKECMDGOALS)),tests,$(if $(filter shells bench,$(MAKECMDGOALS)),shells))
 WORKERS := $(shell nproc)
 # `again` where .venv was made for another interpreter or tree, or its interpreter is gone
 STALE := $(shell PYTHON='$(PYTHON)' $(SYSTEM) stale)
@@ -29,7 +29,7 @@ MANUAL := dist/share/man/man1/codex-multitool.1
 SOURCES := $(shell find codex_multitool -name '*.py' -o -type d ! -name __pycache__) \
 	packaging/start.py packaging/zipapp.py
 
-.PHONY: help setup build manual shells run test test-machines test-kernels bench fuzz soak check lint clean \
+.PHONY: help setup build manual shells run test test-clients test-machines test-kernels bench fuzz soak check lint clean \
 	packages again
 
 help: ## this list
@@ -52,6 +52,9 @@ test: packages $(TOOLS) build ## set up, build, and run all tests
 	@$(VENV)/bin/python packaging/shells/build.py >/dev/null || \
 		echo "The tests that need a patched shell that is not there are skipped."
 	@$(VENV)/bin/python -m pytest -ra -n $(WORKERS) --dist worksteal $(TESTS)
+
+test-clients: packages $(TOOLS) build ## agents from npm and the SDKs play a script; a table of what each did
+	@$(VENV)/bin/python -m pytest -q -n $(WORKERS) --dist worksteal tests/clients
 
 test-machines: ## make run, or TARGET=..., on empty Debian 12 and 13: as root, for root and a user
 	@for suite in bookworm trixie; do for who in '' --user; do \

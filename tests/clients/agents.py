@@ -6,6 +6,7 @@ What `mcp-config` writes comes on top of what stands here.
 
 from __future__ import annotations
 
+import enum
 import json
 import os
 from collections.abc import Callable
@@ -46,6 +47,16 @@ class Home:
         }
 
 
+class Way(enum.Enum):
+    """How an agent is used."""
+
+    TERMINAL = "in a terminal"
+    HEADLESS = "headless"
+
+    def __str__(self) -> str:
+        return self.value
+
+
 @dataclass(frozen=True, slots=True)
 class Dialog:
     """How a terminal asks a question: what is on the screen then, and how it is answered.
@@ -66,8 +77,11 @@ class Agent:
     config: str  # what `mcp-config` calls it
     install: Callable[[], list[str]]  # gives the command line
     set_up: Callable[[Home], dict[str, str]]  # writes its own files, gives its variables
-    headless: tuple[str, ...]
+    headless: tuple[str, ...]  # before the prompt
     dialog: Dialog | None = None  # how its terminal asks; None: it has none, or is not driven there
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
 
 
 def _codex(home: Home) -> dict[str, str]:
@@ -139,7 +153,7 @@ def _codex_agent(version: str, dialog: Dialog) -> Agent:
         "codex",
         lambda: [str(peer.codex(version))],
         _codex,
-        headless=("exec", "--skip-git-repo-check", PROMPT),
+        headless=("exec", "--skip-git-repo-check"),
         dialog=dialog,
     )
 
@@ -154,7 +168,7 @@ CLAUDE = Agent(
     "claude",
     lambda: [str(peer.claude())],
     _claude,
-    headless=("-p", PROMPT),
+    headless=("-p",),
     dialog=Dialog("requests your input", deny=("Right", "> Decline")),
 )
 GEMINI = Agent(
@@ -163,7 +177,7 @@ GEMINI = Agent(
     "gemini",
     peer.gemini,
     _gemini,
-    headless=("--model", "gemini-2.5-flash", "-p", PROMPT),
+    headless=("--model", "gemini-2.5-flash", "-p"),
 )
 OPENCODE = Agent(
     "opencode",
@@ -171,6 +185,6 @@ OPENCODE = Agent(
     "opencode",
     lambda: [str(peer.opencode())],
     _opencode,
-    headless=("run", PROMPT),
+    headless=("run",),
 )
 AGENTS = (CODEX, CODEX_FIRST, CLAUDE, GEMINI, OPENCODE)

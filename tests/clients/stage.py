@@ -7,12 +7,12 @@ import itertools
 import re
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from codex_multitool import roles
-from tests.clients.agents import PROMPT, Agent, Home
+from tests.clients.agents import PROMPT, Agent, Home, Way
 from tests.clients.model import DONE, Line, Model, is_ours, playing
 from tests.clients.screen import DEADLINE, Screen, gone, shown
 from tests.executables import built
@@ -39,6 +39,14 @@ SCRIPT: dict[str, Line] = {
     "lines": f"seq -f line-%g {LINES}",
     "rest": _rest,
 }
+
+
+def arriving_once(text: str) -> int:
+    """How many of the lines are there; the first and the last must be, and none twice."""
+    numbers = [int(it) for it in re.findall(r"line-(\d+)", text)]
+    assert numbers == sorted(set(numbers))
+    assert (numbers[0], numbers[-1]) == (1, LINES)
+    return len(numbers)
 
 
 @dataclass(slots=True)
@@ -68,7 +76,9 @@ def configure(agent: Agent, home: Home) -> dict[str, str]:
     return environ
 
 
-def play(agent: Agent, *, terminal: bool) -> Outcome:
+def play(
+    agent: Agent, way: Way, script: Mapping[str, Line] = SCRIPT, options: Sequence[str] = ()
+) -> Outcome:
     """Let the agent play the script."""
     # Not in /tmp: it is writable under workspace-write.
     with tempfile.TemporaryDirectory(
@@ -77,24 +87,24 @@ def play(agent: Agent, *, terminal: bool) -> Outcome:
         folder = Path(name)
         project = folder / "project"
         project.mkdir()
-        with playing(list(SCRIPT.values()), str(project)) as model:
+        with playing(list(script.values()), str(project)) as model:
             home = Home(folder, project, model.url)
             home.write(".codex/rules/default.rules", RULES)
             environ = configure(agent, home)
             outcome = Outcome(project)
-            if terminal:
+            if way is Way.TERMINAL:
                 outcome.questions = _in_terminal(agent, home, environ, model)
             else:
-                _headless(agent, home, environ)
-        outcome.results = dict(zip(SCRIPT, model.results, strict=False))
+                _headless(agent, home, environ, options)
+        outcome.results = dict(zip(script, model.results, strict=False))
         outcome.offered = [str(tool.get("name")) for tool in model.tools if not is_ours(tool)]
         outcome.made = sorted(path.name for path in project.iterdir())
         return outcome
 
 
-def _headless(agent: Agent, home: Home, environ: dict[str, str]) -> None:
+def _headless(agent: Agent, home: Home, environ: dict[str, str], options: Sequence[str]) -> None:
     done = subprocess.run(
-        [*agent.install(), *agent.headless],
+        [*agent.install(), *agent.headless, *options, PROMPT],
         cwd=home.project,
         env=environ,
         stdin=subprocess.DEVNULL,
