@@ -1,10 +1,12 @@
 """`codex-multitool exec`: a command judged and confined as the server does it, in a terminal."""
 
+import gc
 import logging
 import math
 import os
 import signal
 import sys
+from contextlib import closing
 
 import click
 
@@ -142,6 +144,7 @@ def exec_command(
     from codex_multitool.launcher.hardening import harden
     from codex_multitool.launcher.main import start_zygote
     from codex_multitool.running import shells
+    from codex_multitool.running.probe import Probe
 
     shells.open_standard_descriptors()
     ignored = tuple(n for n in _HEREDITARY if signal.getsignal(n) is signal.SIG_IGN)
@@ -160,12 +163,17 @@ def exec_command(
         sys.exit(fail("the current directory was removed"))
     try:
         zygote = start_zygote(harden())
+        probe = Probe()
     except OSError as error:
         sys.exit(fail(f"no process to start CMD from: {error.strerror}"))
-    # From here on large imports: the zygote has none of it in its memory.
+    # From here on large imports: the zygote has none of it in its memory, the trial goes on
+    # meanwhile, and there is no garbage to collect.
+    gc.disable()
     from codex_multitool.cli import exec_run
     from codex_multitool.cli.exec_lessons import NotRunError
 
+    gc.freeze()
+    gc.enable()
     logging.basicConfig(format=f"{roles.CLI} exec: %(levelname)s: %(message)s")
     options = exec_run.Options(
         words=words,
@@ -184,7 +192,8 @@ def exec_command(
         ignored=ignored,
     )
     try:
-        sys.exit(exec_run.run(options, zygote))
+        with closing(probe):
+            sys.exit(exec_run.run(options, zygote, probe))
     except NotRunError as error:
         sys.exit(fail(str(error)))
 

@@ -91,11 +91,11 @@ class Setup:
     own: OwnFiles
 
 
-def run(options: Options, zygote: socket.socket) -> int:
+def run(options: Options, zygote: socket.socket, probe: Probe) -> int:
     """Run the command; returns the exit status. Raises NotRunError, and click.UsageError."""
     record = Record(every=options.tree or options.learn is not None)
     try:
-        setup = _set_up(options, record)
+        setup = _set_up(options, record, probe)
         rules_file = os.path.join(codex_home(os.environ), "rules", "default.rules")
     except (StartError, ConfigError) as error:
         raise NotRunError(str(error)) from None
@@ -117,7 +117,7 @@ def run(options: Options, zygote: socket.socket) -> int:
     return status if told or status else CANNOT_START
 
 
-def _set_up(options: Options, record: Record) -> Setup:
+def _set_up(options: Options, record: Record, probe: Probe) -> Setup:
     """What is in force: the options, then the configuration. Raises StartError, ConfigError."""
     config, environments = configured(options.cwd, options.overrides)
     for warning in config.warnings:
@@ -147,7 +147,7 @@ def _set_up(options: Options, record: Record) -> Setup:
         place, why_none = workspace(os.path.realpath(options.cwd))
         if why_none is not None:
             record.note(f"{options.cwd} is not writable: {why_none}")
-    choice = choose(interception, lambda: Probe().refusal())
+    choice = choose(interception, probe.refusal)
     if choice.notice is not None:
         record.note(choice.notice)
     names = Names(roles.started(), roles.executable(roles.CLI))
