@@ -15,6 +15,8 @@ VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 NEWEST = VERSIONS[-1]
 
 INITIALIZE = "initialize"
+INITIALIZED = "notifications/initialized"
+TOOLS_CHANGED = "notifications/tools/list_changed"
 PING = "ping"
 LIST_TOOLS = "tools/list"
 CALL_TOOL = "tools/call"
@@ -45,9 +47,10 @@ def request(number: RequestId, method: str, params: Object) -> bytes:
     return _line({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
 
 
-def notification(method: str, params: Object) -> bytes:
+def notification(method: str, params: Object | None = None) -> bytes:
     """A notification of ours."""
-    return _line({"jsonrpc": "2.0", "method": method, "params": params})
+    message = {"jsonrpc": "2.0", "method": method}
+    return _line(message if params is None else {**message, "params": params})
 
 
 def result(number: RequestId, value: Object) -> bytes:

@@ -67,6 +67,7 @@ class Opening:
             case Request():
                 return self.conversation.answer(event)
             case Notification(method) if method != messages.CANCELLED:
+                self.conversation.notified(method)
                 return b""
             case Invalid(answer):
                 return answer

@@ -118,6 +118,7 @@ class Server:
             case Notification(messages.CANCELLED, params):
                 self._cancel(params)
             case Notification(method):
+                self._conversation.notified(method)
                 log.debug("notification %s", method)
             case Response():
                 self._questions.settle(event)
@@ -162,6 +163,8 @@ class Server:
         self._reference = True
         # Taken in any case: under the one before it, a command might do what this one forbids.
         self._state = self._parsed(params)
+        if (told := self._conversation.follow(self._state)) is not None:
+            self._send(told)
         if reason := self._refusal(self._state):
             raise RequestError(messages.INVALID_PARAMS, f"no command will run: {reason}")
         return {}

@@ -20,8 +20,6 @@ _COUNT = {"type": "integer", "minimum": 0}
 DEFINITION: Object = {
     "name": NAME,
     "title": "Run a shell command",
-    "description": "Runs a shell command and returns its output. You MUST provide the workdir as "
-    "an absolute path.",
     "inputSchema": {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "ExecParams",

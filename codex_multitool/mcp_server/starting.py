@@ -17,10 +17,10 @@ from codex_multitool.mcp_server.conversation import Conversation
 from codex_multitool.mcp_server.opening import Opening, end_on_signals, take_over
 from codex_multitool.mcp_server.options import Options, plain
 from codex_multitool.mcp_server.service import Said, Service, prepared
+from codex_multitool.mcp_server.words import Words
 from codex_multitool.running.choice import StartError
 from codex_multitool.running.probe import Probe
 
-INSTRUCTIONS = "This server provides a tool to execute shell commands and return their output."
 # What `serving` brings along, in parts: between them the client is attended to.
 _LARGE = ("attrs", "trio", "codex_multitool.mcp_server.server", "codex_multitool.escalation.decide")
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -82,8 +82,8 @@ def _prove(service: Service) -> None:
 
 
 def _serve(service: Service, zygote: socket.socket, level: str, told: Sequence[Said]) -> int:
-    instructions = " ".join(filter(None, (INSTRUCTIONS, service.choice.told)))
-    opening = Opening(Conversation(instructions), take_over())
+    words = Words(service.choice.wrapper is None, service.choice.told, service.roots)
+    opening = Opening(Conversation(words, service.state), take_over())
     end_on_signals()
     opening.attend()
     # From here on large imports: the client has its answer, or has not asked yet.

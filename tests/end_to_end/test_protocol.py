@@ -11,7 +11,16 @@ import pytest
 
 from tests.end_to_end.client import Client, Json, RpcError, ToolError, decline
 from tests.end_to_end.processes import DEADLINE, wait_until
-from tests.end_to_end.rig import OUR_PAIRINGS, PAIRINGS, Box, Pairing, Start, over
+from tests.end_to_end.rig import (
+    KERNEL,
+    ONLY_WORKSPACE,
+    OUR_PAIRINGS,
+    PAIRINGS,
+    Box,
+    Pairing,
+    Start,
+    over,
+)
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
 
@@ -26,13 +35,31 @@ def test_the_handshake_and_the_tool(pairing: Pairing, start: Start) -> None:
     assert {"name", "version"} <= set(told["serverInfo"])
     (tool,) = client.request("tools/list", {})["tools"]
     assert tool["name"] == "shell"
-    assert tool["description"] == (
+    assert tool["description"].startswith(
         "Runs a shell command and returns its output. "
         "You MUST provide the workdir as an absolute path."
     )
     schema = tool["inputSchema"]
     assert schema["required"] == ["command", "workdir"]
     assert set(schema["properties"]) == {"command", "workdir", "timeout_ms", "login"}
+
+
+@over([Pairing(), KERNEL])
+def test_a_model_is_told_what_this_shell_is(pairing: Pairing, start: Start, box: Box) -> None:
+    (box.home / ".codex/config.toml").write_text('sandbox_mode = "read-only"\n')
+    client = start(pairing, initialize=False)
+    instructions = client.initialize()["instructions"]
+    mode = "kernel" if pairing.wrapper is None else "wrapper"
+    assert "write nothing; there is no network" in instructions
+    assert f"Interception: {mode}." in instructions
+    client.request(
+        "codex/sandbox-state/update", box.state({**ONLY_WORKSPACE, "network_access": True})
+    )
+    (tool,) = client.request("tools/list")["tools"]
+    assert f"write only beneath {box.ws}; there is a network" in tool["description"]
+    assert len(tool["description"]) < 900
+    methods = [message.get("method") for message in client.received]
+    assert methods.count("notifications/tools/list_changed") == 1
 
 
 @pytest.mark.parametrize(
@@ -205,8 +232,9 @@ def test_much_output_is_answered(start: Start) -> None:
 def ask_for(client: Client, replies: dict[str, Any]) -> str:
     """Run a command that asks, reply as told, and give its output."""
     call = client.begin_shell("git init .", timeout_ms=5000)
-    wait_until(lambda: any("method" in message for message in client.received), "the question")
-    (question,) = (message for message in client.received if "method" in message)
+    asked = {"method", "id"}
+    wait_until(lambda: any(asked <= set(it) for it in client.received), "the question")
+    (question,) = (message for message in client.received if asked <= set(message))
     client.send({"jsonrpc": "2.0", "id": question["id"], **replies})
     return call.shell_result().output
 

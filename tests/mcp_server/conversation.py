@@ -24,6 +24,7 @@ from codex_multitool.mcp_server.conversation import Conversation
 from codex_multitool.mcp_server.output import STDERR, STDOUT, Capture
 from codex_multitool.mcp_server.server import Server
 from codex_multitool.mcp_server.stdio import Stdio
+from codex_multitool.mcp_server.words import Words
 
 Json = dict[str, Any]
 PATIENCE = 20.0
@@ -132,6 +133,7 @@ class Client:
         self.output = trio.lowlevel.FdStream(descriptors[1])
         self.finished = trio.Event()  # when the server has returned
         self.received: list[Json] = []
+        self.heard: list[Json] = []  # of the tools that have changed
         self._buffer = b""
         self._ids = 0
 
@@ -161,9 +163,12 @@ class Client:
         return self._ids
 
     async def request(self, method: str, params: Any = None) -> Json:
-        """Send a request; the next message must answer it."""
+        """Send a request; the next message but about tools must answer it."""
         number = await self.begin(method, params)
         answer = await self.receive()
+        while answer.get("method") == "notifications/tools/list_changed":
+            self.heard.append(answer)
+            answer = await self.receive()
         assert answer.get("id") == number, answer
         return answer
 
@@ -216,7 +221,7 @@ async def serving(
     ours, theirs = descriptors()
     tool = Tool()
     client = Client(theirs, tool)
-    conversation = Conversation("Do this.")
+    conversation = Conversation(Words(kernel=True))
     server = Server(tool.run, conversation, patience=patience, cwd="/server")
 
     async def serve() -> None:

@@ -15,6 +15,7 @@ from codex_multitool.mcp_server.opening import Opening
 from codex_multitool.mcp_server.server import Server
 from codex_multitool.mcp_server.session import Notification, Request
 from codex_multitool.mcp_server.stdio import Stdio
+from codex_multitool.mcp_server.words import Words
 from tests.mcp_server.conversation import PATIENCE, Tool, pipes, sockets
 
 INITIALIZE = {"protocolVersion": "2025-06-18", "capabilities": {}}
@@ -27,7 +28,7 @@ class Meeting:
 
     def __init__(self, descriptors: Callable[[], tuple[tuple[int, int], tuple[int, int]]]) -> None:
         ours, (self.reader, self.writer) = descriptors()
-        self.opening = Opening(Conversation(""), ours)
+        self.opening = Opening(Conversation(Words(kernel=True)), ours)
 
     def say(self, method: str, params: Any = None, number: int | None = None) -> None:
         message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}

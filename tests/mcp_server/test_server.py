@@ -11,6 +11,7 @@ import pytest
 from codex_multitool import __version__
 from codex_multitool.mcp_server.calls import SandboxState
 from codex_multitool.mcp_server.shell_tool import DEFINITION
+from codex_multitool.mcp_server.words import Words
 from codex_multitool.sandbox.policy import SandboxPolicy
 from tests.mcp_server.conversation import Client, Json, error, pipes, run, sockets, text
 
@@ -31,15 +32,34 @@ class TestInitialize:
                 "protocolVersion": version,
                 "capabilities": {
                     "experimental": {"codex/sandbox-state": {"version": "1.0.0"}},
-                    "tools": {},
+                    "tools": {"listChanged": True},
                 },
                 "serverInfo": {
                     "name": "codex-exec-mcp-server",
                     "title": "Sandboxed shell",
                     "version": __version__,
                 },
-                "instructions": "Do this.",
+                "instructions": Words(kernel=True).instructions(None),
             }
+
+        run(scenario)
+
+    def test_what_a_model_is_told_follows_the_state(self) -> None:
+        async def described(client: Client) -> str:
+            (tool,) = (await client.request("tools/list"))["result"]["tools"]
+            assert isinstance(tool["description"], str)
+            return tool["description"]
+
+        async def scenario(client: Client) -> None:
+            await client.initialize()
+            before = await described(client)
+            assert "The client says what they can write" in before
+            changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+            for state, told in ((FULL, [changed]), (FULL, []), (READ_ONLY, [changed])):
+                assert (await client.request(UPDATE, state))["result"] == {}
+                assert client.heard == told
+                client.heard.clear()
+            assert "write nothing; there is no network" in await described(client)
 
         run(scenario)
 
@@ -77,7 +97,9 @@ class TestMethods:
             await client.initialize()
             assert (await client.request("ping"))["result"] == {}
             listed = (await client.request("tools/list", {}))["result"]
-            assert listed == {"tools": [json.loads(json.dumps(DEFINITION))]}
+            description = Words(kernel=True).description(None)
+            told = {**DEFINITION, "description": description}
+            assert listed == {"tools": [json.loads(json.dumps(told))]}
 
         run(scenario)
 
@@ -344,8 +366,11 @@ class TestState:
                 for at, (method, params) in enumerate(requests)
             ]
             await client.send_raw("\n".join([*lines, ""]).encode())
-            for _ in requests:
-                assert "result" in await client.receive()
+            answers = 0
+            while answers < len(requests):
+                message = await client.receive()
+                answers += "result" in message
+                assert "error" not in message
             assert client.tool.states == [IN_READ_ONLY, IN_READ_ONLY]
 
         run(scenario)

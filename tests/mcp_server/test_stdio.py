@@ -190,11 +190,12 @@ import trio
 from codex_multitool.mcp_server.conversation import Conversation
 from codex_multitool.mcp_server.server import Server
 from codex_multitool.mcp_server.stdio import Stdio
+from codex_multitool.mcp_server.words import Words
 
 async def run(spec, state, asker):
     raise AssertionError
 
-server = Server(run, Conversation(""), patience=1, cwd="/")
+server = Server(run, Conversation(Words(kernel=True)), patience=1, cwd="/")
 trio.run(Stdio(streams).serve, server.serve)
 """
 
