@@ -9,6 +9,8 @@ from codex_multitool.running import quoting
 # `title` is unknown to some, and a field for text makes others accept whatever is typed.
 _SCHEMA = {"type": "object", "properties": {}}
 _ACTIONS = frozenset({"accept", "decline", "cancel"})
+# Faster than a human reads: clients without a terminal refuse for them.
+AT_ONCE = 0.15  # seconds
 _MAX_TOLD = 1000  # characters of what a client says
 # What a human reads in a dialog of a terminal: a screen at most, whatever the command is like.
 _MAX_COMMAND = 800
@@ -55,8 +57,11 @@ def _line(text: str) -> str:
     return quoting.shortened(" ".join(text.split()), _MAX_LINE)
 
 
-def answer(response: Response) -> Answer:
-    """What the client's answer says; whatever is none means that nobody could be asked."""
+def answer(response: Response, seconds: float) -> Answer:
+    """What the client's answer says; whatever is none means that nobody could be asked.
+
+    seconds: how long it took.
+    """
     if response.error is not None:
         told = response.error.get("message") if isinstance(response.error, dict) else None
         text = _text(told) or "no reason given"
@@ -64,6 +69,8 @@ def answer(response: Response) -> Answer:
     action = response.result.get("action") if isinstance(response.result, dict) else None
     if not isinstance(action, str) or action not in _ACTIONS:
         return Answer("unavailable", "the client's answer is neither accept, decline nor cancel")
+    if action != "accept" and seconds < AT_ONCE:
+        return Answer(action, f"the client answered `{action}` at once, perhaps unseen by anybody")
     return Answer(action)
 
 

@@ -13,6 +13,7 @@ INTERNAL_ERROR = -32603
 
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 NEWEST = VERSIONS[-1]
+BATCHES = "2025-03-26"  # the only version that has them
 
 INITIALIZE = "initialize"
 INITIALIZED = "notifications/initialized"
@@ -63,7 +64,14 @@ def error(number: RequestId | None, code: int, text: str, data: Any = None) -> b
     body: Object = {"code": code, "message": text}
     if data is not None:
         body["data"] = data
-    return _line({"jsonrpc": "2.0", "id": number, "error": body})
+    # JSON-RPC 2.0, section 5, has null there; MCP's schema has an id or, since 2025-11-25, none.
+    known = {} if number is None else {"id": number}
+    return _line({"jsonrpc": "2.0", **known, "error": body})
+
+
+def batch(answers: list[bytes]) -> bytes:
+    """Answers as one message; nothing, if there are none."""
+    return b"[" + b",".join(answer.rstrip(b"\n") for answer in answers) + b"]\n" if answers else b""
 
 
 def named(value: object) -> str:

@@ -17,6 +17,7 @@ _GONE = Answer("unavailable", "the client has gone")
 @dataclass(slots=True)
 class _Open:
     response: Response | None = None
+    at: float = 0.0  # when it came
     settled: trio.Event = field(default_factory=trio.Event)
 
 
@@ -44,6 +45,7 @@ class Questions:
             return Answer("unavailable", f"{_MAX_OPEN} questions are open already")
         number, request = self._session.request(messages.ELICIT, elicitation.params(question))
         opened = self._open[number] = _Open()
+        begun = trio.current_time()
         self._send(request)
         try:
             with trio.move_on_after(self._patience):
@@ -54,7 +56,7 @@ class Questions:
                 void = {"requestId": number, "reason": "the answer would come too late"}
                 self._send(messages.notification(messages.CANCELLED, void))
         if opened.response is not None:
-            return elicitation.answer(opened.response)
+            return elicitation.answer(opened.response, opened.at - begun)
         if self._closed:
             return _GONE
         return Answer("unavailable", f"nobody answered within {self._patience:g} seconds")
@@ -63,7 +65,7 @@ class Questions:
         """Take the client's answer; one to no open question, and a second one, is ignored."""
         question = self._open.get(response.id)
         if question is not None and not question.settled.is_set():
-            question.response = response
+            question.response, question.at = response, trio.current_time()
             question.settled.set()
 
     def close(self) -> None:

@@ -104,6 +104,8 @@ class Server:
             nursery.cancel_scope.cancel()
 
     def _send(self, message: bytes) -> None:
+        if not message:
+            return
         try:
             self._answers.send_nowait(message)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -152,7 +154,7 @@ class Server:
                 return self._session.error(request.id, error.code, str(error), error.data)
             except RecursionError:  # data may be as deep as the decoder takes, the encoder less
                 return self._session.error(request.id, error.code, str(error))
-        log.error("%s failed; this is a defect of %s", request.method, NAME, exc_info=error)
+        _log_defect(request, error)
         text = "internal error: the server's standard error says more"
         return self._session.error(request.id, messages.INTERNAL_ERROR, text)
 
@@ -210,20 +212,30 @@ class Server:
     async def _call(
         self, request: Request, call: _Call, scope: trio.CancelScope, nursery: trio.Nursery
     ) -> None:
-        answer = b""
+        found: Object | Exception = {}
         try:
             with scope:
                 await trio.lowlevel.checkpoint_if_cancelled()
-                value = await self._called(call, nursery)
-                answer = self._session.result(request.id, value)
+                found = await self._called(call, nursery)
         except Exception as error:  # noqa: BLE001 - as in _answer
-            answer = self._failure(request, error)
+            found = error
         finally:
-            self._session.forget(request.id)
             del self._calls[request.id]
         # Cancellation, behaviour requirements: a cancelled request gets no answer.
-        if not scope.cancel_called:
-            self._send(answer)
+        if scope.cancel_called:
+            if isinstance(found, Exception):
+                _log_defect(request, found)
+            self._send(self._session.forget(request.id))
+        elif isinstance(found, Exception):
+            self._send(self._failure(request, found))
+        else:
+            self._send(self._encoded(request, found))
+
+    def _encoded(self, request: Request, value: Object) -> bytes:
+        try:
+            return self._session.result(request.id, value)
+        except Exception as error:  # noqa: BLE001 - as in _answer
+            return self._failure(request, error)
 
     async def _called(self, call: _Call, nursery: trio.Nursery) -> Object:
         progress = None if call.token is None else Progress(call.token, self._send)
@@ -263,6 +275,10 @@ class Server:
             return await self._run(call.spec, call.state, asker)
         finally:
             progress.end()
+
+
+def _log_defect(request: Request, error: Exception) -> None:
+    log.error("%s failed; this is a defect of %s", request.method, NAME, exc_info=error)
 
 
 def _unfollowed(_latest: Callable[[], str]) -> None:

@@ -22,6 +22,7 @@ from tests.end_to_end.processes import DEADLINE
 
 Json = dict[str, Any]
 METHOD_NOT_FOUND = -32601
+_READING = 0.2  # seconds; who is faster is taken for a program
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +47,14 @@ def accept(_question: Question) -> Json:
 
 
 def decline(_question: Question) -> Json:
-    """A human who agrees to nothing."""
+    """A human who reads what they are asked, and agrees to nothing."""
+    time.sleep(_READING)
     return {"action": "decline"}
 
 
 def cancel(_question: Question) -> Json:
     """A human who closes every question."""
+    time.sleep(_READING)
     return {"action": "cancel"}
 
 

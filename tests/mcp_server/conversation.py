@@ -150,10 +150,13 @@ class Client:
             assert data, "the server has closed its output"
             self._buffer += data
         line, self._buffer = self._buffer.split(b"\n", 1)
-        message: Json = json.loads(line)
-        assert message["jsonrpc"] == "2.0"
-        self.received.append(message)
-        return message
+        message: Any = json.loads(line)
+        assert all(
+            it["jsonrpc"] == "2.0" for it in (message if isinstance(message, list) else [message])
+        )
+        found: Json = message
+        self.received.append(found)
+        return found
 
     async def begin(self, method: str, params: Any = None) -> int:
         """Send a request; its id."""

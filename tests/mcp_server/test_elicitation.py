@@ -11,8 +11,8 @@ from codex_multitool.mcp_server.session import Response
 ALLOWED = {"action": "accept"}
 
 
-def answer(result: Any = None, error: Any = None) -> Answer:
-    return elicitation.answer(Response("server-1", result, error))
+def answer(result: Any = None, error: Any = None, seconds: float = 1.0) -> Answer:
+    return elicitation.answer(Response("server-1", result, error), seconds)
 
 
 GIT = Question(
@@ -149,3 +149,11 @@ def test_anything_else_is_not_an_acceptance(result: object) -> None:
 )
 def test_an_error_is_told_with_its_text(error: object, told: str) -> None:
     assert answer(ALLOWED, error) == Answer("unavailable", f"the client could not ask: {told}")
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+def test_a_refusal_faster_than_anybody_reads_is_told_as_the_clients(action: str) -> None:
+    told = f"the client answered `{action}` at once, perhaps unseen by anybody"
+    assert answer({"action": action}, seconds=0.149) == Answer(action, told)
+    assert answer({"action": action}, seconds=0.15) == Answer(action)
+    assert answer({"action": "accept"}, seconds=0.0) == Answer("accept")

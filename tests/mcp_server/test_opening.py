@@ -88,12 +88,12 @@ def test_what_is_always_known_is_answered(meeting: Meeting) -> None:
     meeting.say("notifications/initialized")
     meeting.say("tools/list", number=2)
     meeting.say("ping", number=3)
-    os.write(meeting.writer, b"no message\n")
+    os.write(meeting.writer, b'{"jsonrpc":"1.0","id":4,"method":"m"}\n')
     meeting.opening.attend()
-    tools, pong, parse_error = meeting.answers()
+    tools, pong, wrong = meeting.answers()
     assert tools["result"]["tools"][0]["name"] == "shell"
     assert (pong["id"], pong["result"]) == (3, {})
-    assert parse_error["error"]["code"] == -32700
+    assert (wrong["id"], wrong["error"]["code"]) == (4, -32600)
     assert meeting.opening.unanswered == []
 
 

@@ -198,6 +198,31 @@ class TestCall:
 
         run(scenario)
 
+    def test_a_batch_is_answered_when_its_last_call_has_ended(self) -> None:
+        def request(number: int, method: str, command: str = "") -> Json:
+            arguments = {"command": command, "workdir": "/"}
+            params = {"name": "shell", "arguments": arguments}
+            return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+
+        async def scenario(client: Client) -> None:
+            await client.initialize("2025-03-26")
+            members = [
+                request(101, "ping"),
+                request(102, "tools/call", "echo hi"),
+                request(103, "tools/call", "wait"),
+                request(104, "tools/call", "wait"),
+                request(105, "nope"),
+            ]
+            await client.send_raw(json.dumps(members).encode() + b"\n")
+            await client.request("ping")
+            await client.send(method="notifications/cancelled", params={"requestId": 103})
+            await client.request("ping")
+            client.tool.release.set()
+            answers: Any = await client.receive()
+            assert {answer["id"] for answer in answers} == {101, 102, 104, 105}
+
+        run(scenario)
+
     @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26"])
     def test_before_there_was_structured_content_json_is_all_a_program_gets(
         self, version: str

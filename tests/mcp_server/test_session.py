@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,10 +32,11 @@ def line(message: object) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-def opened() -> Session:
+def opened(version: str = "2025-11-25") -> Session:
     """A session that has been initialized."""
     made = Session()
-    (event,) = made.receive(line(INITIALIZE))
+    hello = {"protocolVersion": version, "capabilities": {"elicitation": {}}}
+    (event,) = made.receive(line({**INITIALIZE, "params": hello}))
     assert isinstance(event, Request)
     made.result(event.id, {})
     return made
@@ -51,10 +53,11 @@ def refused(data: bytes, made: Session | None = None) -> dict[str, Any]:
     answer = json.loads(event.answer)
     assert event.answer.count(b"\n") == 1
     assert event.answer.endswith(b"\n")
-    assert answer.keys() == {"jsonrpc", "id", "error"}
+    assert {*answer, "id"} == {"jsonrpc", "id", "error"}
+    assert answer.get("id", "none") is not None
     assert answer["jsonrpc"] == "2.0"
     assert set(answer["error"]) == {"code", "message"}
-    return {"id": answer["id"], **answer["error"]}
+    return {"id": answer.get("id"), **answer["error"]}
 
 
 class TestMessages:
@@ -198,6 +201,85 @@ class TestRefused:
         assert second == Request(1, "m", None)
 
 
+def ping(number: object) -> dict[str, object]:
+    return {"jsonrpc": "2.0", "id": number, "method": "ping"}
+
+
+NOTIFICATION = {"jsonrpc": "2.0", "method": "n"}
+
+
+class TestBatch:
+    def test_its_requests_are_answered_together(self) -> None:
+        made = opened("2025-03-26")
+        answer = {"jsonrpc": "2.0", "id": "server-1", "result": {}}
+        events = made.receive(line([ping(1), NOTIFICATION, ping("b"), answer]))
+        assert events == [
+            Request(1, "ping", None),
+            Notification("n", {}),
+            Request("b", "ping", None),
+            Response("server-1", {}, None),
+        ]
+        assert made.result("b", {"late": 1}) == b""
+        together = made.error(1, -32601, "no")
+        assert together.endswith(b"]\n")
+        assert json.loads(together) == [
+            {"jsonrpc": "2.0", "id": "b", "result": {"late": 1}},
+            {"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "no"}},
+        ]
+        assert made.receive(line(ping(1))) == [Request(1, "ping", None)]
+
+    def test_what_is_wrong_in_it_is_answered_with_the_rest(self) -> None:
+        made = opened("2025-03-26")
+        events = made.receive(line([{"id": 7}, {"id": 8, "method": "x"}, 9, ping(1), ping(1)]))
+        assert events == [Request(1, "ping", None)]
+        told = {it["id"]: set(it) for it in json.loads(made.result(1, {}))}
+        assert told.keys() == {7, 8, 1}
+        (alone,) = made.receive(line([{"jsonrpc": "1.0", "id": 3, "method": "x"}]))
+        assert isinstance(alone, Invalid)
+        assert [it["id"] for it in json.loads(alone.answer)] == [3]
+
+    def test_one_that_is_forgotten_does_not_hold_up_the_others(self) -> None:
+        made = opened("2025-03-26")
+        made.receive(line([ping(1), ping(2)]))
+        assert made.result(1, {}) == b""
+        assert [it["id"] for it in json.loads(made.forget(2))] == [1]
+        made.receive(line([ping(1)]))
+        assert made.forget(1) == b""
+
+    def test_of_notifications_alone_there_is_no_answer(self) -> None:
+        assert opened("2025-03-26").receive(line([NOTIFICATION])) == [Notification("n", {})]
+        assert opened("2025-03-26").receive(b"[]\n[7]\n") == []
+
+    def test_initialize_is_not_part_of_one(self) -> None:
+        made = opened("2025-03-26")
+        (refusal,) = made.receive(line([INITIALIZE]))
+        assert isinstance(refusal, Invalid)
+        (answer,) = json.loads(refusal.answer)
+        assert (answer["id"], answer["error"]["code"]) == ("hello", -32600)
+        assert made.version == "2025-03-26"
+
+    def test_no_more_messages_are_taken_than_a_client_needs(self) -> None:
+        made = opened("2025-03-26")
+        events = made.receive(line([ping(number) for number in range(1000)]))
+        assert len(events) == 64
+        for number in range(63):
+            assert made.result(number, {}) == b""
+        answers = json.loads(made.result(63, {}))
+        assert sorted(it["id"] for it in answers) == list(range(1000))
+        assert sum("error" in it for it in answers) == 1000 - 64
+
+    @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18"])
+    def test_other_versions_have_none(self, version: str) -> None:
+        assert opened(version).receive(line([ping(1)])) == []
+
+
+@pytest.mark.parametrize("data", [b"nonsense\n", b"{}\n", b"7\n", b'{"id":null,"method":"m"}\n'])
+def test_older_versions_have_no_answer_to_what_has_no_id(data: bytes) -> None:
+    for version in ("2024-11-05", "2025-03-26", "2025-06-18"):
+        assert opened(version).receive(data) == []
+    assert refused(data)["id"] is None
+
+
 class TestLongLine:
     def request(self, length: int) -> bytes:
         frame = b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"%s"}}'
@@ -296,11 +378,12 @@ class TestState:
     def test_an_id_is_free_again_once_answered_or_forgotten(self) -> None:
         made = opened()
         request = b'{"jsonrpc":"2.0","id":1,"method":"m"}\n'
-        for end in (
+        ends: list[Callable[[], bytes]] = [
             lambda: made.result(1, {}),
             lambda: made.error(1, -1, "no"),
             lambda: made.forget(1),
-        ):
+        ]
+        for end in ends:
             assert made.receive(request) == [Request(1, "m", None)]
             answer = refused(request, made)
             assert (answer["id"], answer["code"]) == (1, -32600)
