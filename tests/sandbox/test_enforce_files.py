@@ -177,10 +177,11 @@ def test_files_move_between_roots(place: Workspace) -> None:
     assert place.ask(policy, code, str(place.inside / "a"), str(other / "a")) == "done"
 
 
-def test_a_missing_root_is_left_out(place: Workspace) -> None:
-    policy = {**WORKSPACE, "writable_roots": [str(place.outside / "missing" / "deep")]}
-    ran = place.run(policy, "touch", "here")
-    assert (ran.returncode, ran.stderr) == (0, "")
+def test_a_missing_root_is_left_out_and_told(place: Workspace) -> None:
+    root = place.outside / "missing" / "deep"
+    ran = place.run(policy := {**WORKSPACE, "writable_roots": [str(root)]}, "touch", "here")
+    told = f"codex-linux-sandbox: not writable: {root}: No such file or directory\n"
+    assert (ran.returncode, ran.stderr) == (0, told)
     assert place.ask(policy, "os.mkdir(sys.argv[1])", str(place.outside / "missing")) == "EACCES"
 
 
