@@ -12,7 +12,7 @@ from codex_multitool.cli.findings import MISSING, OK, WEAKER, Finding
 from codex_multitool.interception.architecture import architecture
 from codex_multitool.sandbox import kernel
 from codex_multitool.sandbox.landlock import NEWEST_ABI
-from codex_multitool.sandbox.status import ENFORCED, PARTIAL
+from codex_multitool.sandbox.status import ENFORCED, PARTIAL, landlock_absent
 
 _NEWER_KERNEL = "run a newer kernel, and outside of sandboxes that hide it"
 _OUTSIDE = "run it outside of the sandbox or container around it, or let that allow the call"
@@ -52,15 +52,11 @@ def _landlock() -> Finding:
     try:
         abi = kernel.landlock_create_ruleset(None, kernel.LANDLOCK_CREATE_RULESET_VERSION)
     except kernel.KernelError as error:
-        mend = (
-            "boot with `landlock` in lsm="
-            if error.errno == errno.EOPNOTSUPP
-            else "run Linux 5.13 or newer, outside of sandboxes that refuse the call"
-        )
-        return Finding(name, MISSING, str(error), "file writes are not limited", mend)
+        why, mend = landlock_absent(error.errno)
+        return Finding(name, MISSING, why, "no command runs in a sandbox", mend)
     found = f"ABI {abi} (used up to {NEWEST_ABI})"
     if abi < _WANTED_ABI:
-        follows = "see the sandbox's lines for what is not limited"
+        follows = "the sandbox's lines say what is missing"
         return Finding(name, WEAKER, found, follows, "run Linux 6.12 or newer")
     return Finding(name, OK, found)
 
@@ -84,7 +80,7 @@ def _sandbox() -> Iterator[Finding]:
         return
     if "error" in answer:
         follows = "no command can be confined"
-        yield Finding("sandbox", MISSING, str(answer["error"]), follows, _NEWER_KERNEL)
+        yield Finding("sandbox", MISSING, str(answer["error"]), follows)
         return
     done, promises = answer["done"], answer["status"]
     assert isinstance(done, list)
@@ -97,7 +93,7 @@ def _sandbox() -> Iterator[Finding]:
             yield Finding(title, OK, f"limited{f' ({detail})' if detail else ''}")
         else:
             grade = WEAKER if state == PARTIAL else MISSING
-            yield Finding(title, grade, f"{state}: {detail}", mend=_NEWER_KERNEL)
+            yield Finding(title, grade, detail or "not limited", mend=_NEWER_KERNEL)
 
 
 def _notifications() -> Iterator[Finding]:
@@ -146,7 +142,10 @@ def _yama() -> Finding:
     found = f"kernel.yama.ptrace_scope = {scope}"
     if scope in ("0", "1") or (scope == "2" and os.geteuid() == 0):
         return Finding("yama", OK, found)
-    return Finding("yama", MISSING, found, _WRAPPER, "sysctl kernel.yama.ptrace_scope=1")
+    mend = "sysctl kernel.yama.ptrace_scope=1"
+    if scope == "3":  # Yama.rst: "this setting cannot be changed"
+        mend = "set it to 1 in /etc/sysctl.d and reboot: 3 cannot be lowered while the system runs"
+    return Finding("yama", MISSING, found, _WRAPPER, mend)
 
 
 def _namespaces() -> Iterator[Finding]:

@@ -92,14 +92,21 @@ def _confined(file: str, listening: str) -> dict[str, object]:
         restrict(confinement)
     except SandboxError as error:
         return {"error": str(error)}
+    writes: tuple[Callable[[], object], ...] = (
+        lambda: os.open(file, os.O_WRONLY),
+        lambda: os.open(file, os.O_RDONLY | os.O_TRUNC),
+        lambda: os.truncate(file, 0),
+        lambda: os.unlink(file),
+    )
     deeds: dict[str, Callable[[], object]] = {
-        "file-writes": lambda: os.open(file, os.O_WRONLY),
         "file-metadata": lambda: os.chmod(file, 0o644),
         "signals": lambda: os.kill(os.getppid(), 0),
         "network": lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM),
         "unix-sockets": lambda: socket.socket(socket.AF_UNIX).connect(listening),
     }
     done = [name for name, deed in deeds.items() if _errno(deed) == 0]
+    if not all(map(_errno, writes)):
+        done.append("file-writes")
     asked = [it for it in confinement.status if it.state != UNRESTRICTED]
     return {"status": [(it.name, it.state, it.detail) for it in asked], "done": done}
 

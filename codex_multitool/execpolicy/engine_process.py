@@ -18,6 +18,8 @@ from typing import NoReturn
 from codex_multitool.execpolicy.evaluation import Call, Evaluation, Failure
 
 MEMORY_BYTES = 512 << 20
+# Loading the engine is not the texts' fault: on a busy machine it takes seconds.
+_LOADING_SECONDS = 120.0
 # After its own deadline the child is given this long to say where the time went.
 _GRACE_SECONDS = 1.0
 
@@ -35,7 +37,7 @@ def evaluate_all(texts: Sequence[str], *, seconds: float) -> list[Evaluation]:
         _be_child(texts, writer, seconds)
     os.close(writer)
     try:
-        lines, expired = _collect(reader, len(texts), time.monotonic() + seconds + _GRACE_SECONDS)
+        lines, expired = _collect(reader, len(texts), seconds + _GRACE_SECONDS)
     except BaseException:
         _end(child, kill=True)
         raise
@@ -50,22 +52,28 @@ def evaluate_all(texts: Sequence[str], *, seconds: float) -> list[Evaluation]:
     return evaluations
 
 
-def _collect(reader: int, count: int, deadline: float) -> tuple[list[bytes], bool]:
-    """The child's complete lines, and whether the deadline cut them short."""
+def _collect(reader: int, count: int, seconds: float) -> tuple[list[bytes], bool]:
+    """The child's complete lines, and whether a deadline cut them short.
+
+    Their first is empty, and says that the engine is loaded: `seconds` count from there.
+    """
     received = bytearray()
     poll = select.poll()
     poll.register(reader, select.POLLIN)
+    deadline = time.monotonic() + _LOADING_SECONDS
     complete = 0
-    while complete < count:
+    while complete <= count:
         left = deadline - time.monotonic()
         if left <= 0 or not poll.poll(left * 1000):
             break
         chunk = os.read(reader, 1 << 16)
         if not chunk:
-            return bytes(received).split(b"\n")[:-1], False
+            return bytes(received).split(b"\n")[1:-1], False
+        if not received:
+            deadline = time.monotonic() + seconds
         received += chunk
         complete += chunk.count(b"\n")
-    return bytes(received).split(b"\n")[:-1], complete < count
+    return bytes(received).split(b"\n")[1:-1], complete <= count
 
 
 def _end(child: int, *, kill: bool) -> int | None:
@@ -99,12 +107,13 @@ def _death(status: int | None) -> str:
 
 def _be_child(texts: Sequence[str], writer: int, seconds: float) -> NoReturn:
     """Evaluate, report, and exit without running anything the parent set up for its exit."""
-    deadline = time.monotonic() + seconds
     try:
         # The engine is loaded by those who run it: a server's memory and start do without.
         from codex_multitool.execpolicy.engine import evaluate
 
         _leave_parent(seconds)
+        _write(writer, b"\n")
+        deadline = time.monotonic() + seconds
         for text in texts:
             evaluation = evaluate(
                 text, lambda: _too_slow(seconds) if time.monotonic() > deadline else None
@@ -129,7 +138,7 @@ def _leave_parent(seconds: float) -> None:
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_DATA, _data_bytes() + MEMORY_BYTES)
     # Ends a child whose parent was killed.
-    _limit(resource.RLIMIT_CPU, int(seconds + _GRACE_SECONDS) + 1)
+    _limit(resource.RLIMIT_CPU, int(time.process_time() + seconds + _GRACE_SECONDS) + 1)
 
 
 def _limit(what: int, most: int) -> None:

@@ -15,6 +15,7 @@ from codex_multitool.running import shells
 from codex_multitool.running.choice import Choice, Interception, StartError, choose, load_rules
 from codex_multitool.running.configured import Environments, configured, configured_shell, workspace
 from codex_multitool.running.probe import Probe
+from codex_multitool.sandbox.enforce import refusal
 from codex_multitool.sandbox.policy import writable_roots
 
 _PATIENCE = 600.0  # seconds
@@ -81,6 +82,12 @@ def prepared(options: Options, probe: Probe, say: Callable[[Said], None]) -> Ser
         wrapper=wrapper,
     )
     choice = choose(wanted, probe.refusal)
+    if lacking := refusal(config.policy()):
+        if config.sandbox_mode:
+            raise StartError(f"sandbox_mode = {config.sandbox_mode!r}: {lacking}")
+        # A client may still send a state that asks nothing of the kernel.
+        told = f"No command runs in a sandbox on this machine: {lacking}."
+        choice = choice._replace(notice=" ".join(filter(None, (choice.notice, told))))
     if choice.notice is not None:
         say(("WARNING", choice.notice))
     return Service(

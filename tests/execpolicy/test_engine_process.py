@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -146,6 +149,24 @@ def test_a_builtin_that_cannot_be_cancelled_is_killed() -> None:
     with no_child_left():
         found = failure("x = max(range(2000000000))", seconds=0.05)
     assert found.message == "evaluation takes longer than 0.05 s"
+
+
+def test_the_time_that_loading_takes_is_not_the_texts(tmp_path: Path) -> None:
+    """The bound and its grace are long over when the engine is there."""
+    script = """
+import sys, time
+class Slow:
+    def find_spec(self, name, path, target=None):
+        if name == "codex_multitool.execpolicy.engine":
+            time.sleep(2)
+sys.meta_path.insert(0, Slow())
+from codex_multitool.execpolicy.engine_process import evaluate_all
+(found,) = evaluate_all(["prefix_rule(['a'])"], seconds=0.5)
+assert found.failure is None, found
+"""
+    root = Path(__file__).resolve().parents[2]
+    environ = {**os.environ, "PYTHONPATH": str(root)}
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environ, check=True)
 
 
 def test_too_many_rules_are_a_failure() -> None:

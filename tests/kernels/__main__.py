@@ -176,7 +176,10 @@ def _modules(folder: Path, place: Path) -> list[Path]:
     _run("depmod", "-b", str(base), version)
     found = list[Path]()
     for module in MODULES:
-        told = _run("modprobe", "-d", str(base), "-S", version, "--show-depends", module)
+        try:
+            told = _run("modprobe", "-d", str(base), "-S", version, "--show-depends", module)
+        except KernelsError:
+            continue  # it is no module there, but a part of the kernel
         paths = (line.split()[1] for line in told.splitlines() if line.startswith("insmod"))
         found += (path for path in map(Path, paths) if path not in found)
     return found

@@ -237,6 +237,32 @@ def test_read_only_keeps_metadata_too(place: Workspace, change: str) -> None:
     assert place.ask(WORKSPACE, code, path) == ("EPERM" if change == "chattr" else "done")
 
 
+# On the folder outside, open for reading: on another file system they would say ENOTTY.
+IOCTLS = {
+    "btrfs, a subvolume": 0x5000940E,
+    "btrfs, a snapshot": 0x50009417,
+    "bcachefs, a subvolume": 0x4020BC10,
+    "OCFS2, a reflink by path": 0x40186F04,
+    "ext4, extents moved": 0xC028660F,
+    "F2FS, an atomic write": 0xF501,
+    "XFS, extents swapped": 0xC0C0586D,
+    "FAT attributes": 0x40047211,
+    "the generation": 0x40087602,
+}
+
+
+@pytest.mark.parametrize("name", IOCTLS)
+def test_file_systems_are_not_steered_through_a_descriptor_for_reading(
+    place: Workspace, name: str
+) -> None:
+    code = "import fcntl\nfd = os.open(sys.argv[1], os.O_RDONLY)\n"
+    code += f"fcntl.ioctl(fd, {IOCTLS[name]}, bytes(1024))"
+    for policy in (READ_ONLY, WORKSPACE, ONLINE):
+        assert place.ask(policy, code, str(place.outside)) == "EPERM"
+    tell = "import fcntl\nfd = os.open(sys.argv[1], os.O_RDONLY)\nfcntl.ioctl(fd, 0x40049409, 99)"
+    assert place.ask(WORKSPACE, tell, str(place.outside)) != "EPERM"  # FICLONE is the kernel's
+
+
 @pytest.mark.parametrize("policy", [READ_ONLY, WORKSPACE], ids=["read-only", "workspace-write"])
 def test_devices_that_keep_nothing_can_be_written(
     place: Workspace, policy: dict[str, object]

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shutil
 import signal
 import subprocess
 import sys
@@ -221,6 +222,64 @@ def test_the_environment_of_a_process_outside_is_closed_to_root_too(place: Works
         assert "PermissionError" in place.ask(
             policy, f"try: {code}\nexcept OSError as e: print(repr(e))"
         )
+
+
+KEPT = {0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 31}  # linux/capability.h
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has capabilities")
+def test_root_keeps_what_the_sandbox_has_a_use_for() -> None:
+    place = workspace(None)
+    mine = capabilities(Path("/proc/self/status").read_text())
+    for policy in (*CONFINED, RESTRICTED):
+        theirs = capabilities(place.run(policy, "cat", "/proc/self/status").stdout)
+        for name, found in theirs.items():
+            assert found <= KEPT, name
+        assert theirs["CapEff"] == mine["CapEff"] & KEPT
+    assert capabilities(place.run(FULL, "cat", "/proc/self/status").stdout) == mine
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has capabilities")
+def test_inheritable_and_ambient_capabilities_go_likewise() -> None:
+    """As a container or a service manager may give them: execve(2) would keep them."""
+    if shutil.which("setpriv") is None:
+        pytest.skip("setpriv (util-linux) is not installed")
+    place = workspace(None)
+    more = (
+        "--inh-caps=+net_admin,+net_raw,+net_bind_service",
+        "--ambient-caps=+net_admin,+net_raw",
+    )
+    command = ("setpriv", *more, "cat", "/proc/self/status")
+    given = capabilities(place.run(FULL, *command).stdout)
+    if 12 not in given["CapAmb"]:
+        pytest.skip("this root has no such capabilities to give")
+    script = (
+        "import os, sys\n"
+        "from codex_multitool.sandbox import enforce, policy\n"
+        "wanted = enforce.prepare(policy.SandboxPolicy('read-only'), ())\n"
+        "enforce.restrict(wanted)\n"
+        "os.execv('/bin/cat', ['cat', '/proc/self/status'])\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+    ran = subprocess.run(
+        [*("setpriv", *more), sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name, found in capabilities(ran.stdout).items():
+        assert found <= KEPT, name
+
+
+def capabilities(status: str) -> dict[str, set[int]]:
+    """The sets of a process, as /proc/PID/status tells them: proc(5)."""
+    found = {}
+    for line in status.splitlines():
+        name, _, bits = line.partition(":")
+        if name.startswith("Cap"):
+            found[name] = {bit for bit in range(64) if int(bits, 16) >> bit & 1}
+    return found
 
 
 def test_descriptors_are_the_callers_own(place: Workspace) -> None:

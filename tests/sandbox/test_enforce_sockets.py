@@ -13,8 +13,10 @@ from tests.sandbox.confined import (
     FULL,
     OFFLINE,
     ONLINE,
+    RESTRICTED,
     USERS,
     Workspace,
+    landlock_abi,
     require_abi,
     workspace,
 )
@@ -85,6 +87,29 @@ def test_odd_families_are_refused_with_the_network_on_too(place: Workspace, fami
     assert place.ask(ONLINE, code) == "EPERM"
     if place.user is None and family == 40:
         assert place.ask(FULL, code) != "EPERM"
+
+
+def test_what_is_no_descriptor_and_what_is_no_family_is_said_as_anywhere(place: Workspace) -> None:
+    libc = "libc = ctypes.CDLL(None, use_errno=True)\n"
+    say = "\nprint(errno.errorcode[ctypes.get_errno()])"
+    for call in ("accept(-1, 0, 0)", "bind(-1, 0, 0)", "connect(-1, 0, 0)", "listen(-1, 1)"):
+        for policy in (FULL, *OFFLINE):
+            assert place.ask(policy, f"{libc}libc.{call}{say}") == "EBADF", (call, policy)
+    for family in (-1, 0, 46, 9999):
+        for call in (f"socket({family}, 1, 0)", f"socketpair({family}, 1, 0, 0)"):
+            for policy in (FULL, *OFFLINE, ONLINE):
+                found = place.ask(policy, f"{libc}libc.{call}{say}")
+                assert found in ("EAFNOSUPPORT", "EFAULT"), (call, policy)
+
+
+def test_a_pair_of_datagram_sockets_is_refused_where_names_are_not_told_apart(
+    place: Workspace,
+) -> None:
+    code = "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); print('made')"
+    assert place.ask(FULL, code) == place.ask(ONLINE, code) == "made"
+    for policy in OFFLINE:
+        expected = "made" if landlock_abi() >= 9 and policy != RESTRICTED else "EPERM"
+        assert place.ask(policy, code) == expected
 
 
 def test_a_pair_works_with_its_options(place: Workspace) -> None:

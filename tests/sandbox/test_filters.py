@@ -71,3 +71,19 @@ def test_precomputing_needs_a_known_machine_and_a_path(capsys: pytest.CaptureFix
         precompute.module("m68k")
     assert precompute.main([]) == 2
     assert "usage" in capsys.readouterr().err
+
+
+def test_a_filter_is_the_same_where_the_kernel_has_none() -> None:
+    """As when a system is built under an emulator, which has no seccomp(2)."""
+    script = """
+import errno, os, sys, ctypes
+import pyseccomp
+program = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+program.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "seccomp")
+program.load()
+from codex_multitool.sandbox import seccomp
+sys.stdout.buffer.write(seccomp.build(os.uname().machine, "pairs"))
+"""
+    root = Path(__file__).resolve().parents[2]
+    ran = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, check=True)
+    assert ran.stdout == seccomp.build(os.uname().machine, "pairs")

@@ -70,6 +70,32 @@ METADATA = Class(
 )  # fmt: skip
 
 
+def _ioctl(name: str, request: int, argument: str = "bytes(1024)") -> Attack:
+    """On a folder open for reading. Where the file system has no such call it harms nobody."""
+    program = f"""import fcntl, os
+fd = os.open(os.environ["OUT"], os.O_RDONLY | os.O_DIRECTORY)
+fcntl.ioctl(fd, {request:#x}, {argument})
+"""
+    return Attack(name, "$PYTHON -IS a.py", REFUSED, files={"a.py": program}, bare=False)
+
+
+IOCTLS = Class(
+    "what file systems do through a descriptor for reading",
+    (
+        _ioctl("btrfs-subvolume", 0x5000940E, "bytes(8) + b'written'.ljust(4088, b'\\0')"),
+        _ioctl("btrfs-snapshot", 0x50009417, "bytes(4096)"),
+        _ioctl("btrfs-default-subvolume", 0x40089413),
+        _ioctl("bcachefs-subvolume", 0x4020BC10),
+        _ioctl("ocfs2-reflink", 0x40186F04),
+        _ioctl("ext4-extents", 0xC028660F),
+        _ioctl("f2fs-atomic-write", 0xF501),
+        _ioctl("xfs-extents", 0xC0C0586D),
+        _ioctl("fat-attributes", 0x40047211),
+        _ioctl("generation", 0x40087602),
+    ),
+)  # fmt: skip
+
+
 def _device(name: str, script: str, **more: Unpack[More]) -> Attack:
     """Should one of these get through, it leaves all as it was."""
     return replace(_file(name, script, bare=False), **more)
@@ -88,4 +114,4 @@ DEVICES = Class(
     ),
 )  # fmt: skip
 
-CLASSES = (BY_PATH, METADATA, DEVICES)
+CLASSES = (BY_PATH, METADATA, IOCTLS, DEVICES)

@@ -92,4 +92,31 @@ UNIX = Class(
     ),
 )  # fmt: skip
 
-CLASSES = (NETWORK, UNIX)
+# Requests of an administrator's: for root, too. Each names an interface that is not there.
+_NETLINK = """
+import struct
+name = b"attack-none\\0"
+what = struct.pack("HH", 4 + len(name), 3) + name
+body = struct.pack("BxHiII", 0, 0, 0, 0, 0) + what
+head = struct.pack("IHHII", 16 + len(body), %d, 5, 1, 0)
+s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+s.send(head + body)
+code = struct.unpack_from("i", s.recv(4096), 16)[0]
+if code:
+    raise OSError(-code, os.strerror(-code))
+"""
+
+ADMINISTRATION = Class(
+    "the network, set up anew",
+    (
+        _online("netlink-remove-link", _NETLINK % 17, bare=False),
+        _online("netlink-change-link", _NETLINK % 19, bare=False),
+        _online("raw-socket", "socket.socket(AF_INET, socket.SOCK_RAW, 1)", bare=False),
+        _online("interface-down",
+                "import fcntl, struct\n"
+                "fcntl.ioctl(socket.socket(AF_INET, SOCK_DGRAM), 0x8914,"
+                " struct.pack('16sH14x', b'attack-none', 0))", bare=False),
+    ),
+)  # fmt: skip
+
+CLASSES = (NETWORK, UNIX, ADMINISTRATION)
