@@ -82,8 +82,8 @@ fcntl.ioctl(fd, {request:#x}, {argument})
 IOCTLS = Class(
     "what file systems do through a descriptor for reading",
     (
-        _ioctl("btrfs-subvolume", 0x5000940E, "bytes(8) + b'written'.ljust(4088, b'\\0')"),
-        _ioctl("btrfs-snapshot", 0x50009417, "bytes(4096)"),
+        _ioctl("btrfs-subvolume", 0x5000940E, "bytearray(8) + b'written'.ljust(4088, bytes(1))"),
+        _ioctl("btrfs-snapshot", 0x50009417, "bytearray(4096)"),
         _ioctl("btrfs-default-subvolume", 0x40089413),
         _ioctl("bcachefs-subvolume", 0x4020BC10),
         _ioctl("ocfs2-reflink", 0x40186F04),
