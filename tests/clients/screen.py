@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import select
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -39,18 +42,27 @@ class Screen:
     ) -> None:
         self._tmux = [shutil.which("tmux") or "tmux", "-S", str(socket), "-f", "/dev/null"]
         size = ["-x", str(COLUMNS), "-y", str(ROWS)]
-        subprocess.run(
-            [*self._tmux, "new-session", "-d", *size, "-c", str(cwd), "--", *command],
+        started = subprocess.run(
+            [*self._tmux, "new-session", "-dPF#{pane_pid}", *size, "-c", str(cwd), "--", *command],
             env=dict(env),
+            stdout=subprocess.PIPE,
             check=True,
             timeout=DEADLINE,
         )
+        self._program = int(started.stdout)
+        self._ended = os.pidfd_open(self._program)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        subprocess.run([*self._tmux, "kill-server"], check=False, capture_output=True)
+        try:
+            subprocess.run([*self._tmux, "kill-server"], check=False, capture_output=True)
+            # It still writes into its home as it ends.
+            if not select.select([self._ended], [], [], DEADLINE)[0]:
+                os.kill(self._program, signal.SIGKILL)
+        finally:
+            os.close(self._ended)
 
     def text(self) -> str:
         """What is on the screen, each run of blanks and ends of lines as one blank.
