@@ -4,6 +4,8 @@ Nothing of a role is imported before its name is known, and roles never import e
 to get another role's effect, exec the executable under that role's name.
 """
 
+# `signal` would import enum, 2 ms; this is the module of the interpreter behind it.
+import _signal  # type: ignore[import-not-found]
 import os
 import sys
 from os.path import basename, dirname, isabs, join, realpath
@@ -12,6 +14,8 @@ CLI = "codex-multitool"
 MCP_SERVER = "codex-exec-mcp-server"
 EXECVE_WRAPPER = "codex-execve-wrapper"
 LINUX_SANDBOX = "codex-linux-sandbox"
+
+_NOT_STARTED = 125  # as env(1) and timeout(1) say that they, not the command, failed
 
 
 def _started() -> str:
@@ -32,6 +36,29 @@ def main(argv: list[str]) -> int:
     argv: the whole vector, argv[0] included. Returns the exit status.
     """
     _undo_locale_coercion()
+    try:
+        return _run(argv)
+    except (MemoryError, ImportError) as error:
+        if not _for_want_of_memory(error):
+            raise
+        _complain(f"{basename(argv[0])}: not enough memory to start; a limit is told by ulimit -v")
+        return 1 if basename(argv[0]) in (MCP_SERVER, EXECVE_WRAPPER) else _NOT_STARTED
+
+
+def _for_want_of_memory(error: Exception) -> bool:
+    # The first is the dynamic linker's word for it, the second what becomes of one in zipimport.
+    said = ("failed to map segment", "cannot allocate memory", "bad local file header")
+    return isinstance(error, MemoryError) or any(each in str(error) for each in said)
+
+
+def _complain(text: str) -> None:
+    try:
+        os.write(2, os.fsencode(f"{text}\n"))
+    except OSError:
+        pass  # nobody to tell; the exit status says it
+
+
+def _run(argv: list[str]) -> int:
     match basename(argv[0]) if argv else "":
         case "codex-execve-wrapper":
             from codex_multitool import execve_wrapper
@@ -65,6 +92,8 @@ def _undo_locale_coercion() -> None:
 
 def entry_point() -> int:
     """Run the role as a console script installed by pip."""
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     return main(sys.argv)
 
 

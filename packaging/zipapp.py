@@ -37,8 +37,11 @@ _LAYOUT = "3"  # of that folder: to be changed with what `install` leaves there
 # importlib.util: as long again as the interpreter's own start. So the first line carries the code.
 # Linux passes all after the interpreter as one argument and other kernels split it at blanks, hence
 # none: execve(2), "Interpreter scripts". Behind it comes the path that was executed, our argv[0].
+# First of all SIGINT (2), unless it is ignored (1), ends the process (0) as it ends others: the
+# interpreter's own handler would show where it was.
 BOOT = (
-    "(s:=__import__('sys'),s.argv.pop(0),"
+    "(g:=__import__('_signal'),(g.getsignal(2)==1)or(g.signal(2,0)),"
+    "s:=__import__('sys'),s.argv.pop(0),"
     "s.path.append(__import__('os').path.realpath(s.argv[0])),__import__('start').main())"
 )
 SHEBANG_LIMIT = 255  # BINPRM_BUF_SIZE less its NUL, Linux 5.1; older kernels lack Landlock anyway

@@ -50,9 +50,9 @@ def format_file(path: str, *, check: bool) -> bool:
 
     Raises FormatError.
     """
-    # A link stays one: people keep such files elsewhere and link to them.
-    real = os.path.realpath(path)
     try:
+        # A link stays one: people keep such files elsewhere and link to them.
+        real = os.path.realpath(path)
         with _opened(path, real) as file:
             content = _content(file)
             wanted = formatted(path, content)

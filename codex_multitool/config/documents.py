@@ -49,7 +49,10 @@ class Document:
 
     @cached_property
     def _places(self) -> dict[Path, Place]:
-        return places(self._text or "")
+        try:
+            return places(self._text or "")
+        except RecursionError:  # nested deeper than we can walk: the file alone is named
+            return {}
 
 
 def file_document(name: str, folder: str, text: str) -> Document:

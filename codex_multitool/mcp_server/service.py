@@ -109,7 +109,10 @@ def prepared(options: Options, probe: Probe, say: Callable[[Said], None]) -> Ser
 
 
 def _executable(path: str, option: str) -> str:
-    path = os.path.abspath(path)
+    try:
+        path = os.path.abspath(path)
+    except OSError:
+        raise StartError(f"{option} {path}: the current folder was removed") from None
     reason = shells.unusable(path)
     if reason is not None:
         raise StartError(f"{option} {path}: {reason}")

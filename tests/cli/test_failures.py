@@ -45,6 +45,9 @@ WORKING = [
     ["linux-sandbox", "--sandbox-policy-cwd", ".", "--sandbox-policy", "x", "--", "true"],
     ["execve-wrapper", "true", "true"],
     ["mcp-server"],
+    ["mcp-server", "--shell", "x"],
+    ["mcp-server", "--execve", "x"],
+    ["execpolicy", "fmt", "x"],
 ]
 ODD = b"\xff\xfe\xc3("
 
@@ -161,6 +164,82 @@ def test_so_are_names_of_files_in_every_place(home: Path, words: list[str]) -> N
     if words[0] in ("exec", "debug"):
         assert done.returncode == (0 if "--print-profile" in words and not done.stderr else 125)
         assert "config.toml:1:6: " in told(done)
+
+
+DEEP = b"[" * 50_000
+# What is wrong with the user's files or surroundings: file and content, or a word of the shell.
+MISTAKES: dict[str, tuple[str, bytes] | str] = {
+    "deep TOML": ("config.toml", b"a = " + DEEP),
+    "TOML deeper than its places": ("config.toml", b"a=" + b"[" * 400 + b"]" * 400 + b"\nprotect=1"),
+    "deep rules": ("rules/a.rules", b"x = " + DEEP),
+    "deep variables": (".env", b"A=" + b"${" * 50_000),
+    "huge TOML": ("config.toml", b"#" * (2 << 20)),
+    "no home": "unset HOME;",
+    "home of nobody": "HOME=/no/such;",
+    "long CODEX_HOME": f"export CODEX_HOME=/{'a' * 5000};",
+    "folder for a file": "mkdir -p .codex/config.toml;",
+    "pipe for a file": "mkdir -p .codex; [ -p .codex/config.toml ] || mkfifo .codex/config.toml;",
+    "few descriptors": "ulimit -n 4;",
+    "little memory": "ulimit -v 30000;",
+}  # fmt: skip
+NAMES = [
+    [roles.CLI, "exec", "--", "true"],
+    [roles.CLI, "debug", "landlock", "--", "true"],
+    [roles.CLI, "doctor"],
+    [roles.CLI, "execpolicy", "explain", "--", "ls"],
+    [roles.MCP_SERVER],
+    [
+        roles.LINUX_SANDBOX,
+        "--sandbox-policy-cwd=/",
+        '--sandbox-policy={"type":"read-only"}',
+        "true",
+    ],
+    [roles.EXECVE_WRAPPER, "/bin/true", "true"],
+]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_every_name_tells_of_a_mistake_in_a_line(home: Path, mistake: str) -> None:
+    made = MISTAKES[mistake]
+    if isinstance(made, tuple):
+        file = home / ".codex" / made[0]
+        file.parent.mkdir(parents=True)
+        file.write_bytes(made[1])
+    before = "" if isinstance(made, tuple) else made
+    for name, *words in NAMES:
+        done = subprocess.run(
+            ["/bin/sh", "-c", f'{before} "$@"', "sh", built() / name, *words],
+            cwd=home,
+            env=environment(home),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=120,
+        )
+        text = told(done)
+        assert done.returncode in (0, 1, 125), (name, words, text)
+        assert done.returncode == 0 or text or done.stdout, (name, words)
+        assert len(text) < 6000, (name, words, text)
+
+
+@pytest.mark.parametrize("role", [roles.LINUX_SANDBOX])
+def test_a_policy_that_is_nested_too_deeply_is_told(home: Path, role: str) -> None:
+    policy = '{"type":' * 10_000
+    done = run(home, "linux-sandbox", "--sandbox-policy-cwd", "/", "--sandbox-policy", policy, "x")
+    assert done.returncode == 2
+    assert f"{role}: --sandbox-policy: the policy is not JSON: nested too deep" in told(done)
+
+
+def test_an_interrupt_before_anything_is_loaded_ends_as_the_signal_says(home: Path) -> None:
+    # The archive's place is taken by a folder whose first module is interrupted when it is loaded.
+    interpreter, boot = (built() / roles.CLI).read_bytes().split(b"\n", 1)[0][2:].split(b" ", 1)
+    (home / "start.py").write_text("import os\nos.kill(os.getpid(), 2)\ndef main(): pass\n")
+    command = [interpreter, boot, os.fsencode(home)]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
+    ignoring = [b"/bin/sh", b"-c", b'trap "" INT; exec "$@"', b"sh"]
+    done = subprocess.run([*ignoring, *command], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize(

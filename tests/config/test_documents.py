@@ -8,6 +8,17 @@ from codex_multitool.config.documents import file_document, override_document
 from codex_multitool.config.errors import ConfigError
 
 
+def test_a_text_that_is_nested_too_deeply_to_be_walked_is_named_without_a_place() -> None:
+    document = file_document("c.toml", "/", f"a = {'[' * 300}{']' * 300}\nb = 1")
+    assert document.where(("b",)) in ("c.toml:2:1", "c.toml")
+    for depth in (100, 400, 100_000):
+        try:
+            found = file_document("c.toml", "/", f"a = {'[' * depth}{']' * depth}").where(("a",))
+        except ConfigError as error:
+            found = error.where or ""
+        assert found.startswith("c.toml")
+
+
 def refusal(text: str) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
         file_document("c.toml", "/folder", text)
