@@ -170,7 +170,7 @@ DEEP = b"[" * 50_000
 # What is wrong with the user's files or surroundings: file and content, or a word of the shell.
 MISTAKES: dict[str, tuple[str, bytes] | str] = {
     "deep TOML": ("config.toml", b"a = " + DEEP),
-    "TOML deeper than its places": ("config.toml", b"a=" + b"[" * 400 + b"]" * 400 + b"\nprotect=1"),
+    "TOML too deep to be walked": ("config.toml", b"a=" + b"[" * 400 + b"]" * 400 + b"\nprotect=1"),
     "deep rules": ("rules/a.rules", b"x = " + DEEP),
     "deep variables": (".env", b"A=" + b"${" * 50_000),
     "huge TOML": ("config.toml", b"#" * (2 << 20)),
