@@ -16,6 +16,7 @@ from codex_multitool.mcp_server.calls import (
     ToolError,
 )
 from codex_multitool.mcp_server.command import Command, Outcome
+from codex_multitool.mcp_server.in_the_way import in_the_way, worth_a_look
 from codex_multitool.mcp_server.output_files import OutputFile, OutputFiles
 from codex_multitool.running.own_files import OwnFiles
 from codex_multitool.running.settings import Settings
@@ -28,6 +29,7 @@ log = logging.getLogger(__name__)
 _MAX_PREPARED = 8  # rulesets kept; a client uses one or two policies
 _READ_ONLY = SandboxPolicy("read-only")
 _DEVICES = "/dev"  # shared memory and terminals: writable in most sandboxes, home of no program
+_LOOK_SECONDS = 3.0
 _TIMED_OUT = 124  # as timeout(1)
 
 
@@ -133,7 +135,24 @@ class ShellTool:
             outcome = await command.result()
         except (LauncherError, OSError) as error:
             raise ToolError(f"{self._settings.shell} in {spec.workdir}: {error}") from error
+        if outcome.status and not outcome.timed_out:
+            await self._explain(outcome, spec, state)
         return _result(outcome)
+
+    async def _explain(self, outcome: Outcome, spec: CommandSpec, state: SandboxState) -> None:
+        """Say that the sandbox was in the way, where that is sure."""
+        printed = outcome.output.tail or outcome.output.head
+        if not worth_a_look(printed):
+            return
+        told = None
+        with trio.move_on_after(_LOOK_SECONDS):  # a file system may not answer
+            told = await trio.to_thread.run_sync(
+                in_the_way,
+                *(state.policy.kind, self._roots(state), spec.workdir, spec.command, printed),
+                abandon_on_cancel=True,
+            )
+        if told is not None:
+            outcome.notes.append(told)
 
     def _prepare(self, spec: CommandSpec, state: SandboxState, asker: Asker) -> Command:
         roots = self._roots(state)
