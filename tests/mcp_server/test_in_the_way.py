@@ -31,7 +31,7 @@ def notes(bench: Bench, command: str, policy: SandboxPolicy) -> tuple[str, ...]:
         ("echo x >>{out}/kept", "out/kept"),
         ("touch {out}/new {out}/other", "out/other"),
         ("mkdir '{out}/a folder'", "out/a folder"),
-        ("rm -f {out}/kept", "out/kept"),
+        ("rm {out}/kept", "out/kept"),
         ("cp script {out}/new", "out/new"),
         ("ln -s {out} link; touch link/new", "out/new"),
         (f"{sys.executable} -c \"open('{{out}}/new', 'w')\"", "out/new"),
