@@ -87,7 +87,8 @@ def prepared(options: Options, probe: Probe, say: Callable[[Said], None]) -> Ser
             raise StartError(f"sandbox_mode = {config.sandbox_mode!r}: {lacking}")
         # A client may still send a state that asks nothing of the kernel.
         told = f"No command runs in a sandbox on this machine: {lacking}."
-        choice = choice._replace(notice=" ".join(filter(None, (choice.notice, told))))
+        choice = choice._replace(unconfined=told)
+        say(("WARNING", told))
     if choice.notice is not None:
         say(("WARNING", choice.notice))
     return Service(

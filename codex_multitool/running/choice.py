@@ -33,18 +33,21 @@ class Interception(NamedTuple):
 class Choice(NamedTuple):
     """How execs are seen. wrapper: None in kernel mode. notice: what the user must be told.
 
-    refused: why the kernel's way is not to be had, where that was wanted.
+    refused: why the kernel's way is not to be had, where that was wanted. unconfined: that no
+    command can be confined here, and why.
     """
 
     shell: str
     wrapper: str | None
     notice: str | None = None
     refused: str | None = None
+    unconfined: str | None = None
 
     @property
     def told(self) -> str | None:
         """What the model is told: not what goes unjudged, which `notice` says."""
-        return f"Programs are judged in wrapper mode: {self.refused}." if self.refused else None
+        judged = f"Programs are judged in wrapper mode: {self.refused}." if self.refused else None
+        return " ".join(filter(None, (judged, self.unconfined))) or None
 
 
 def load_rules(more: Sequence[str]) -> Policy:
