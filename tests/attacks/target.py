@@ -117,6 +117,7 @@ class Target:
             "PATH": f"{self.root / 'bin'}:{_PATH}",
             "HOME": str(home),
             "CODEX_HOME": str(home / ".codex"),
+            "XDG_CACHE_HOME": str(self.root / "cache"),  # what the server leaves there is no harm
             "LANG": "C.UTF-8",
             "TERM": "dumb",
             "USER": "somebody",

@@ -20,9 +20,12 @@ def call(name, *arguments):
         raise OSError(ctypes.get_errno(), name + ": " + os.strerror(ctypes.get_errno()))
     return result
 """
+# Not those of a process with more capabilities: cap_task_setnice, security/commoncap.c.
 _PRIORITY = (
     "the kernel lets a user's processes set each other's priority and processors, and threads of"
     " one program need the same calls"
+    if os.geteuid()
+    else None
 )
 
 
