@@ -39,7 +39,7 @@ from codex_multitool.sandbox.status import (
 WEAKER = {
     "no-landlock": "without Landlock (Linux 5.13), files can be written everywhere",
     "no-truncate": (
-        "without Landlock ABI 3 (Linux 6.2) or system call filters, files can be emptied everywhere"
+        "without Landlock ABI 3 (Linux 6.2) or filters, files can be emptied everywhere"
     ),
     "no-seccomp": "without system call filters, sockets can be made with the network off",
 }
