@@ -179,7 +179,10 @@ class Zygote:
     def _end_orphans(self) -> None:
         while self._kill_orphans():
             time.sleep(_KILL_ROUND_MS / 1000)
-            self._launchers -= {pid for pid, _ in reap()[0]}
+            ended, none_left = reap()
+            self._launchers -= {pid for pid, _ in ended}
+            if none_left:
+                return  # a subreaper's orphans are its children: prctl(2)
 
     def _kill_orphans(self) -> bool:
         """Whether there were any, as far as can be seen."""

@@ -253,6 +253,11 @@ def test_want_of_descriptors_is_told(home: Path, words: list[str], most: int) ->
     assert told(done) or b"protection is not full" in done.stdout
 
 
+def test_want_of_descriptors_leaves_no_process_behind(home: Path) -> None:
+    # As long as one lives, it holds the pipe that `run` reads to its end.
+    assert run(home, "exec", "true", before="ulimit -n 6;").returncode == 125
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
 def test_doctor_may_be_somebody_who_may_not_look(home: Path) -> None:
     script = (
