@@ -93,6 +93,7 @@ class TestNoProcessIsLeft:
             call.shell_result()
         _none_left(server)
 
+    @pytest.mark.skipif(os.geteuid() != 0, reason="launchers are closed to their user: not found")
     def test_when_its_launcher_is_killed(self, mode: str, serve: Serve) -> None:
         server = serve(mode, rules=RULES)
         call, _ = _begin(server)

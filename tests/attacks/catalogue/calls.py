@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from typing import Unpack
 
-from tests.attacks.attack import REFUSED, Attack, Class, More, Need
+from tests.attacks.attack import REFUSAL, REFUSED, Attack, Class, More, Need, refused
 
 _ROOT = os.getuid() == 0
 _PREPARED = """import ctypes, mmap, os
@@ -85,7 +85,8 @@ FILES = Class(
 VIEWS = Class(
     "another view of the file system",
     (
-        Attack("mount", 'mount --bind . "$OUT" && echo >"$OUT/new"', REFUSED, bare=False),
+        Attack("mount", 'mount --bind . "$OUT" && echo >"$OUT/new"',
+               refused(REFUSAL + "|must be superuser"), bare=False),
         Attack("mount-namespace", 'unshare -m sh -c \'mount -t tmpfs x "$OUT"; echo >"$OUT/file"\'',
                REFUSED, bare=False),
         Attack("user-namespace", 'unshare -r sh -c \'echo written >"$OUT/file"\'', REFUSED),
