@@ -5,7 +5,6 @@ import logging
 import math
 import os
 import shlex
-import signal
 import socket
 import stat
 import sys
@@ -42,11 +41,10 @@ from codex_multitool.running.settings import settings
 from codex_multitool.running.shell_proof import prove
 from codex_multitool.running.standard_streams import write_all
 from codex_multitool.sandbox.enforce import SandboxError
-from codex_multitool.sandbox.policy import READ_ONLY, WORKSPACE_WRITE, writable_roots
+from codex_multitool.sandbox.policy import WORKSPACE_WRITE, writable_roots
 
 CANNOT_EXECUTE = 126  # from here on the status tells of the start, or of a signal
 
-_FOREIGN_STATUS = 128 + signal.SIGSYS  # its own, or what its shell made of it
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +110,7 @@ def run(options: Options, zygote: socket.socket, probe: Probe) -> int:
         if lessons is not None:
             lessons.give_up()
         raise
-    told = _tell(options, setup, outcome, record, lessons)
+    told = _tell(options, outcome, record, lessons)
     status = TIMED_OUT if outcome.timed_out else exec_tree.exit_code(outcome.status)
     return status if told or status else CANNOT_START
 
@@ -205,21 +203,6 @@ def _argv(shell: str, words: tuple[str, ...]) -> tuple[str, ...]:
     return (shell, "-c", 'exec "$@"', shell, *words)
 
 
-def _hint(options: Options, setup: Setup, outcome: Outcome) -> str | None:
-    """For who sits there and has not asked for that sandbox: why it may have failed."""
-    failed = 0 < exec_tree.exit_code(outcome.status) < CANNOT_EXECUTE
-    if not failed or outcome.timed_out or options.mode is not None or not sys.stderr.isatty():
-        return None
-    if setup.config.stated.get(("sandbox_mode",)) or setup.config.policy().kind != READ_ONLY:
-        return None
-    opened = setup.config.policy(WORKSPACE_WRITE)
-    if options.accept_writable or setup.own.exposed(
-        writable_roots(opened, options.cwd, setup.environments.shell)
-    ):
-        return None  # it would be refused
-    return "if it failed for want of a file to write: --sandbox=workspace-write opens this folder"
-
-
 def _columns() -> int | None:
     """How wide the terminal is to which stderr goes."""
     try:
@@ -228,18 +211,12 @@ def _columns() -> int | None:
         return None
 
 
-def _tell(
-    options: Options, setup: Setup, outcome: Outcome, record: Record, lessons: Lessons | None
-) -> bool:
+def _tell(options: Options, outcome: Outcome, record: Record, lessons: Lessons | None) -> bool:
     """Say what is to be said; whether all that was asked for by an option could be written."""
     for line in record.notes:
         _say(line)
     if outcome.timed_out:
         _say(f"ended after {options.timeout:g} seconds")
-    if exec_tree.exit_code(outcome.status) == _FOREIGN_STATUS:
-        _say(exec_tree.FOREIGN)
-    if hint := _hint(options, setup, outcome):
-        _say(hint)
     for pid, command in outcome.background:
         _say(f"ended what was left running: {exec_tree.one_line(command)} ({pid})")
     failures = []

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from os.path import basename
 
+from codex_multitool.interception.architecture import FOREIGN
 from codex_multitool.running import quoting
 
 _COLOURS = {"run": "32", "escalate": "33", "deny": "31"}
 _WORDS = {"run": "inside", "escalate": "OUTSIDE", "deny": "DENIED"}
 _FAINT = "2"
-# seccomp(2): of ours all but this one fail with an errno.
-FOREIGN = "SIGSYS ends what makes system calls of another architecture, like i386"
 _MAX_COMMAND = 160  # characters of one command line
 _LEAST_COMMAND = 40  # however narrow the terminal is
 

@@ -17,7 +17,7 @@ from codex_multitool.escalation.guard import Guard
 from codex_multitool.launcher.pool import Launcher, Pool, Process, Spawn
 from codex_multitool.running.deadline import Deadline
 from codex_multitool.running.intercept import ByKernel, ByWrapper
-from codex_multitool.running.limits import kernel_limits, used_up
+from codex_multitool.running.limits import ended_by, kernel_limits
 from codex_multitool.running.settings import Settings
 from codex_multitool.sandbox import enforce
 from codex_multitool.sandbox.enforce import Confinement
@@ -148,7 +148,7 @@ class Foreground:
                 self._outcome.status = await process.wait()
                 self._outcome.duration_ns = time.monotonic_ns() - started
                 self._record.ended(process.pid, self._outcome.status)
-                if limit := used_up(self._settings.limits, self._outcome.status):
+                if limit := ended_by(self._settings.limits, self._outcome.status):
                     self._record.note(limit)
                 with trio.move_on_after(_DRAIN_SECONDS):
                     await launcher.empty.wait()

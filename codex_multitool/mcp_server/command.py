@@ -28,7 +28,7 @@ from codex_multitool.mcp_server.pipes import Pipes
 from codex_multitool.running import quoting
 from codex_multitool.running.deadline import Deadline
 from codex_multitool.running.intercept import ByKernel, ByWrapper
-from codex_multitool.running.limits import kernel_limits, used_up
+from codex_multitool.running.limits import ended_by, kernel_limits
 from codex_multitool.running.settings import Settings
 from codex_multitool.sandbox.enforce import Confinement
 
@@ -227,7 +227,7 @@ class Command:
             self._outcome.timed_out = True
             await launcher.end(_GRACE_SECONDS)
             self._outcome.status = await process.wait()
-        elif limit := used_up(self._settings.limits, self._outcome.status):
+        elif limit := ended_by(self._settings.limits, self._outcome.status):
             self._note(limit)
 
     async def _ask(self, question: Question) -> tuple[str, str | None]:

@@ -1,4 +1,4 @@
-"""What a command may use, as setrlimit(2) takes it, and which of it one that has ended used up.
+"""What a command may use, as setrlimit(2) takes it, and what of ours ended one.
 
 They hold for each process alone, except the number of processes, which is the user's: getrlimit(2).
 """
@@ -8,6 +8,7 @@ import resource
 import signal
 
 from codex_multitool.config.configuration import Limits
+from codex_multitool.interception.architecture import FOREIGN
 
 _LOAD = "/proc/loadavg"
 _LARGEST = (1 << 63) - 1  # of rlim_t, less RLIM_INFINITY
@@ -48,13 +49,15 @@ def _tasks() -> int:
         os.close(descriptor)
 
 
-def used_up(limits: Limits, status: int) -> str | None:
-    """What to tell of a command with this wait status; None if no limit is seen to have ended it.
+def ended_by(limits: Limits, status: int) -> str | None:
+    """What to tell of a command with this wait status; None if nothing of ours has ended it.
 
     A shell whose last program was ended by a signal says so by its exit status: 128 + signal.
     """
     code = os.waitstatus_to_exitcode(status)
     number = -code if code < 0 else code - 128
+    if number == signal.SIGSYS:
+        return FOREIGN
     name, what = _TOLD_BY.get(number, ("", ""))  # type: ignore[call-overload]
     most = getattr(limits, name, None)
     if most is None:

@@ -173,23 +173,6 @@ class TestQuestions:
             assert terminal.status() == 1
 
 
-class TestWhoSitsThere:
-    def test_is_told_how_to_open_the_folder_when_it_may_have_failed_for_that(
-        self, ground: Ground
-    ) -> None:
-        hint = "--sandbox=workspace-write opens this folder"
-        for words, told in (
-            (["touch x"], True),
-            (["--sandbox=read-only", "touch x"], False),
-            (["true"], False),
-            (["kill -9 $$"], False),
-        ):
-            with ground.terminal(*words) as terminal:
-                terminal.status()
-                assert (hint in terminal.seen) == told, terminal.seen
-        assert hint not in ground.run("touch x").stderr
-
-
 class TestSignalsOfTheTerminal:
     def test_window_has_its_size_and_changes_of_it_are_told(self, ground: Ground) -> None:
         script = "trap 'stty size; exit 5' WINCH; stty size; echo up; while :; do sleep 0.1; done"

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from codex_multitool.config.configuration import Limits
-from codex_multitool.running.limits import kernel_limits, used_up
+from codex_multitool.running.limits import ended_by, kernel_limits
 
 NONE = Limits(processes=None)
 
@@ -44,19 +44,24 @@ SET = Limits(cpu_seconds=5, file_size=7000)
 
 @pytest.mark.parametrize("status", [signal.SIGXCPU, (128 + signal.SIGXCPU) << 8])
 def test_a_limit_that_ends_a_command_is_named(status: int) -> None:
-    told = used_up(SET, status)
+    told = ended_by(SET, status)
     assert (
         told == "ended by SIGXCPU, at its limit `codex_multitool.max_cpu_seconds`: 5 s of CPU time"
     )
-    assert used_up(NONE, status) is None
+    assert ended_by(NONE, status) is None
 
 
 def test_so_is_the_limit_of_files() -> None:
-    told = used_up(SET, (128 + signal.SIGXFSZ) << 8)
+    told = ended_by(SET, (128 + signal.SIGXFSZ) << 8)
     assert told is not None
     assert "`codex_multitool.max_file_size`: files of 7000 bytes" in told
 
 
 @pytest.mark.parametrize("status", [0, 1 << 8, 255 << 8, 128 << 8, signal.SIGKILL, 64])
 def test_any_other_end_is_not_a_limits(status: int) -> None:
-    assert used_up(SET, status) is None
+    assert ended_by(SET, status) is None
+
+
+@pytest.mark.parametrize("status", [signal.SIGSYS, (128 + signal.SIGSYS) << 8])
+def test_a_call_of_another_architecture_is_told(status: int) -> None:
+    assert "another architecture" in str(ended_by(NONE, status))
