@@ -167,9 +167,7 @@ class Session:
         return self._event(member, problem)
 
     def _nameless(self, text: str, code: int = messages.INVALID_REQUEST) -> list[Event]:
-        """What has no id is refused without one, where the version has a form for that."""
-        if self.version and self.version < NEWEST:
-            return []
+        """What has no id is refused without one."""
         return [Invalid(messages.error(None, code, text))]
 
     def _event(self, message: object, problem: str) -> list[Event]:

@@ -230,7 +230,7 @@ prefix_rule(pattern=["target_a", "f"], decision="forbidden")
     command = f"{racers}/flip {FLIPS} {FLIP_SECONDS} {racers}/target_a"
     result = long_shell(client, command)
     assert result.structured is not None
-    told = result.structured["output"].split()
+    told = result.structured["output"].splitlines()[-1].split()
     allowed, forbidden, killed, denied, refused, tries = map(int, told)
     assert forbidden == 0
     assert allowed > 0

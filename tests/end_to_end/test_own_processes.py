@@ -29,15 +29,23 @@ _CLOEXEC = 0o2000000  # O_CLOEXEC, as in proc_pid_fdinfo(5)
 
 def descriptors(pid: int) -> dict[int, str]:
     """What a process has open."""
-    folder = Path(f"/proc/{pid}/fd")
-    return {int(name): os.readlink(folder / name) for name in os.listdir(folder)}
+    found = {}
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            found[int(name)] = os.readlink(f"/proc/{pid}/fd/{name}")
+        except FileNotFoundError:
+            continue  # it has just been closed
+    return found
 
 
 def handed_on(pid: int) -> set[int]:
     """The descriptors that an execve(2) of the process would keep."""
     found = set()
     for number in descriptors(pid):
-        info = Path(f"/proc/{pid}/fdinfo/{number}").read_text()
+        try:
+            info = Path(f"/proc/{pid}/fdinfo/{number}").read_text()
+        except FileNotFoundError:
+            continue  # it has just been closed
         (flags,) = [line.split()[1] for line in info.splitlines() if line.startswith("flags:")]
         if not int(flags, 8) & _CLOEXEC:
             found.add(number)

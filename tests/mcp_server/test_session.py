@@ -232,8 +232,8 @@ class TestBatch:
         made = opened("2025-03-26")
         events = made.receive(line([{"id": 7}, {"id": 8, "method": "x"}, 9, ping(1), ping(1)]))
         assert events == [Request(1, "ping", None)]
-        told = {it["id"]: set(it) for it in json.loads(made.result(1, {}))}
-        assert told.keys() == {7, 8, 1}
+        told = [it.get("id") for it in json.loads(made.result(1, {}))]
+        assert told == [7, 8, None, 1, 1]
         (alone,) = made.receive(line([{"jsonrpc": "1.0", "id": 3, "method": "x"}]))
         assert isinstance(alone, Invalid)
         assert [it["id"] for it in json.loads(alone.answer)] == [3]
@@ -248,7 +248,7 @@ class TestBatch:
 
     def test_of_notifications_alone_there_is_no_answer(self) -> None:
         assert opened("2025-03-26").receive(line([NOTIFICATION])) == [Notification("n", {})]
-        assert opened("2025-03-26").receive(b"[]\n[7]\n") == []
+        assert opened("2025-03-26").receive(b"[]\n") == []
 
     def test_initialize_is_not_part_of_one(self) -> None:
         made = opened("2025-03-26")
@@ -270,14 +270,16 @@ class TestBatch:
 
     @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18"])
     def test_other_versions_have_none(self, version: str) -> None:
-        assert opened(version).receive(line([ping(1)])) == []
+        (refusal,) = opened(version).receive(line([ping(1)]))
+        assert isinstance(refusal, Invalid)
 
 
 @pytest.mark.parametrize("data", [b"nonsense\n", b"{}\n", b"7\n", b'{"id":null,"method":"m"}\n'])
-def test_older_versions_have_no_answer_to_what_has_no_id(data: bytes) -> None:
-    for version in ("2024-11-05", "2025-03-26", "2025-06-18"):
-        assert opened(version).receive(data) == []
-    assert refused(data)["id"] is None
+def test_the_answer_to_what_has_no_id_has_none(data: bytes) -> None:
+    for version in messages.VERSIONS:
+        (refusal,) = opened(version).receive(data)
+        assert isinstance(refusal, Invalid)
+        assert json.loads(refusal.answer).keys() == {"jsonrpc", "error"}
 
 
 class TestLongLine:

@@ -38,12 +38,8 @@ class TestDefinition:
             "login": {"type": "boolean"},
         }
 
-    def test_description_is_the_references(self) -> None:
+    def test_name_is_the_references(self) -> None:
         assert DEFINITION["name"] == "shell"
-        assert DEFINITION["description"] == (
-            "Runs a shell command and returns its output. "
-            "You MUST provide the workdir as an absolute path."
-        )
 
     def test_annotations_promise_nothing(self) -> None:
         assert DEFINITION["annotations"] == {
