@@ -64,8 +64,8 @@ def error(number: RequestId | None, code: int, text: str, data: Any = None) -> b
     body: Object = {"code": code, "message": text}
     if data is not None:
         body["data"] = data
-    # JSON-RPC 2.0, section 5, has null there, which no version of MCP takes; since 2025-11-25 it has
-    # no `id` there, and the versions before have no form for it.
+    # JSON-RPC 2.0, section 5, has null there, which no version of MCP takes. Since 2025-11-25 there
+    # is no `id` in it; the versions before have no form for it.
     known = {} if number is None else {"id": number}
     return _line({"jsonrpc": "2.0", **known, "error": body})
 
