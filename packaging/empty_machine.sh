@@ -8,13 +8,13 @@
 #   --no-sys  without /sys
 #
 # Needs root, debootstrap and Debian's keys. The releases are kept in $CODEX_MULTITOOL_CACHE/machines, by default
-# in ~/.cache/codex-multitool/machines; MIRROR names another mirror. What is run sees the tracked and the new files of
+# in ~/.cache/codex-multitool/machines; MIRROR names another mirror than apt's first. What is run sees the tracked and the new files of
 # the checkout, this machine's settings of apt and pip, and processes of its own only, which all end with it.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${CODEX_MULTITOOL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/codex-multitool}/machines
-mirror=${MIRROR:-http://deb.debian.org/debian}
+mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | sed -n 1p)}
 who=root plain='' sys=yes
 
 die() { echo "empty_machine.sh: $*" >&2; exit 2; }
