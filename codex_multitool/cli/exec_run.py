@@ -43,9 +43,6 @@ from codex_multitool.running.standard_streams import write_all
 from codex_multitool.sandbox.enforce import SandboxError
 from codex_multitool.sandbox.policy import WORKSPACE_WRITE, writable_roots
 
-CANNOT_EXECUTE = 126  # from here on the status tells of the start, or of a signal
-
-
 log = logging.getLogger(__name__)
 
 

@@ -81,7 +81,6 @@ class Command:
         file: OutputFile,
     ) -> None:
         self._settings = settings
-        self._spec = spec
         self._workdir = workdir
         self._confinement = confinement
         self._writable = writable

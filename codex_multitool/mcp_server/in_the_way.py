@@ -70,7 +70,9 @@ def _candidates(output: str) -> Iterator[tuple[str, str]]:
 def _real(path: str) -> str | None:
     """Where a path leads, or would if it were made; None if nowhere, or to no file."""
     directory, name = os.path.split(path.rstrip("/"))
-    found = _leads(path) or (_leads(directory) and f"{_leads(directory)}/{name}".replace("//", "/"))
+    found = _leads(path)
+    if not found and (above := _leads(directory)):
+        found = os.path.join(above, name)
     return None if not found or found.startswith(_NOT_FILES) else found
 
 
