@@ -1,0 +1,206 @@
+"""Tasks that say what they wait for, and one plain poll(2) loop that drives them all.
+
+A task is a generator: it yields a `Wait` and gets back whether that came (False: its time passed).
+There is one thread and no lock: between two yields nothing else happens. Closing a task is how it
+is cancelled; what it has to undo then, it undoes at once.
+"""
+
+import heapq
+import select
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from math import ceil, inf
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+_MILLISECOND = 1000
+
+
+class Event:
+    """Something that happens once."""
+
+    __slots__ = ("_wake", "is_set")
+
+    def __init__(self) -> None:
+        self.is_set = False
+        self._wake: list[Callable[[], None]] = []
+
+    def set(self) -> None:
+        """It has happened: whoever waits for it goes on."""
+        self.is_set = True
+        wake, self._wake = self._wake, []
+        for call in wake:
+            call()
+
+    def on_set(self, call: Callable[[], None]) -> None:
+        """Call this when it happens, which it has not; `forget` takes that back."""
+        self._wake.append(call)
+
+    def forget(self, call: Callable[[], None]) -> None:
+        """Do not call this any more."""
+        if call in self._wake:
+            self._wake.remove(call)
+
+
+class Wait(NamedTuple):
+    """What a task waits for: the first of these. Descriptors as poll(2) has them ready.
+
+    until: of time.monotonic(), in seconds.
+    """
+
+    readable: int = -1
+    writable: int = -1
+    event: Event | None = None
+    until: float = inf
+
+
+Task = Generator[Wait, bool, T]
+
+
+def sleep(seconds: float) -> Task[None]:
+    """Nothing, for so long."""
+    yield Wait(until=time.monotonic() + seconds)
+
+
+class Running:
+    """A task in a loop. done: set when it has ended, by itself or cancelled."""
+
+    def __init__(self, loop: "Loop", task: Task[None]) -> None:
+        self._loop = loop
+        self._task = task
+        self._wait = Wait()
+        self.done = Event()
+
+    def cancel(self) -> None:
+        """Close it, unless it has ended."""
+        if not self.done.is_set:
+            self._stand_down()
+            self._task.close()
+            self.done.set()
+
+    def go_on(self, came: bool | None) -> None:
+        """Let it run to its next wait. came: None to begin."""
+        if self.done.is_set:
+            return
+        while True:
+            try:
+                # A generator that has not begun takes only None.
+                wait = self._task.send(came)  # type: ignore[arg-type]
+            except BaseException as end:
+                self.done.set()
+                if isinstance(end, StopIteration):
+                    return
+                raise
+            if wait.event is None or not wait.event.is_set:
+                break
+            came = True
+        self._wait = wait
+        self._stand_by()
+
+    def came(self, _: int = 0) -> None:
+        """What it waits for has come."""
+        self._stand_down()
+        self._loop.soon(self, came=True)
+
+    def passed(self, wait: Wait) -> None:
+        """The time of this wait has passed, if it still waits for it."""
+        if self._wait is wait:
+            self._stand_down()
+            self._loop.soon(self, came=False)
+
+    def _stand_by(self) -> None:
+        wait = self._wait
+        if wait.readable >= 0:
+            self._loop.watch(wait.readable, self.came)
+        if wait.writable >= 0:
+            self._loop.watch(wait.writable, self.came, select.POLLOUT)
+        if wait.event is not None:
+            wait.event.on_set(self.came)
+        if wait.until < inf:
+            self._loop.at(wait.until, lambda: self.passed(wait))
+
+    def _stand_down(self) -> None:
+        wait, self._wait = self._wait, Wait()
+        for descriptor in (wait.readable, wait.writable):
+            if descriptor >= 0:
+                self._loop.forget(descriptor)
+        if wait.event is not None:
+            wait.event.forget(self.came)
+
+
+class Loop:
+    """Drives tasks, and calls who watches a descriptor, one watcher for each."""
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._watchers: dict[int, Callable[[int], None]] = {}
+        self._ready: deque[tuple[Running, bool | None]] = deque()
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = 0
+
+    def watch(
+        self, descriptor: int, call: Callable[[int], None], events: int = select.POLLIN
+    ) -> None:
+        """Call this, with the events, whenever poll(2) tells of the descriptor."""
+        assert descriptor not in self._watchers, f"{descriptor} is watched already"
+        self._watchers[descriptor] = call
+        self._poll.register(descriptor, events)
+
+    def forget(self, descriptor: int) -> None:
+        """Watch a descriptor no longer; to be called before it is closed."""
+        if self._watchers.pop(descriptor, None) is not None:
+            self._poll.unregister(descriptor)
+
+    def start(self, task: Task[None]) -> Running:
+        """Run a task, from the next turn on."""
+        running = Running(self, task)
+        self.soon(running, came=None)
+        return running
+
+    def soon(self, running: Running, *, came: bool | None) -> None:
+        """Let a task go on in the next turn."""
+        self._ready.append((running, came))
+
+    def at(self, when: float, call: Callable[[], None]) -> None:
+        """Call this once, when time.monotonic() is `when`."""
+        self._numbers += 1
+        heapq.heappush(self._timers, (when, self._numbers, call))
+
+    def turn(self) -> None:
+        """One turn: what is ready now, or, if nothing is, what comes next. Tasks' errors are raised."""
+        for descriptor, events in self._poll.poll(self._patience()):
+            watcher = self._watchers.get(descriptor)
+            if watcher is not None:  # else another has just forgotten it
+                watcher(events)
+        if self._timers:
+            now = time.monotonic()
+            while self._timers and self._timers[0][0] <= now:
+                heapq.heappop(self._timers)[2]()
+        for _ in range(len(self._ready)):
+            running, came = self._ready.popleft()
+            running.go_on(came)
+
+    def _patience(self) -> int | None:
+        """Milliseconds until something is due; None: nothing ever is."""
+        if self._ready:
+            return 0
+        if not self._timers:
+            return None
+        return max(ceil((self._timers[0][0] - time.monotonic()) * _MILLISECOND), 0)
+
+    def run(self, until: Event) -> None:
+        """Turn until this has happened."""
+        while not until.is_set:
+            self.turn()
+
+    def result(self, task: Task[T]) -> T:
+        """Run a task to its end, and whatever else there is meanwhile; what it returns, or raises."""
+        found: list[T] = []
+
+        def kept() -> Task[None]:
+            found.append((yield from task))
+
+        self.run(self.start(kept()).done)
+        return found[0]
