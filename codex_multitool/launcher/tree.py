@@ -1,9 +1,55 @@
 """LEAF: the processes below this one, as /proc shows them."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 _MAX_COMMAND_LINE = 200
+_CHUNK = 1 << 16
+
+
+class Children:
+    """The children of a process with a single thread, the dead that nobody has waited for included.
+
+    A child can be missed only if another is waited for while the list is read (`children` in
+    proc_tid_children(5)): by the process itself, that is, or not at all.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        try:
+            self._fd = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._fd = -1  # CONFIG_PROC_CHILDREN, or a /proc that hides what is not dumpable
+
+    def close(self) -> None:
+        """Give up the descriptor."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    @property
+    def told(self) -> bool:
+        """Whether the kernel has a list of them, or all processes have to be looked at."""
+        return self._fd >= 0
+
+    def pids(self) -> list[int]:
+        """Their process ids. Raises OSError."""
+        if self._fd < 0:
+            return _by_parent().get(self._pid, [])
+        text, more = b"", True
+        while more:
+            piece = os.pread(self._fd, _CHUNK, len(text))
+            text += piece
+            more = bool(piece)
+        return [int(pid) for pid in text.split()]
+
+
+def _by_parent() -> dict[int, list[int]]:
+    """All processes, the dead included, by their parents. Source: proc_pid_stat(5)."""
+    found: dict[int, list[int]] = {}
+    for pid, parent, _ in _processes():
+        found.setdefault(parent, []).append(pid)
+    return found
 
 
 def descendants(root: int, apart_from: Collection[int] = ()) -> list[int]:
@@ -14,18 +60,9 @@ def descendants(root: int, apart_from: Collection[int] = ()) -> list[int]:
     """
     children: dict[int, list[int]] = {}
     dead = set()
-    for name in os.listdir("/proc"):
-        if not name.isdecimal():
-            continue
-        try:
-            with open(f"/proc/{name}/stat", "rb", buffering=0) as file:
-                # The command name may hold anything, ") " included; the last one ends it.
-                fields = file.read(4096).rpartition(b") ")[2].split(None, 2)
-        except OSError:
-            continue  # it has just ended
-        pid = int(name)
-        children.setdefault(int(fields[1]), []).append(pid)
-        if fields[0] in (b"Z", b"X"):
+    for pid, parent, state in _processes():
+        children.setdefault(parent, []).append(pid)
+        if state in (b"Z", b"X"):
             dead.add(pid)
     found, queue = [], [root]
     while queue:
@@ -33,6 +70,20 @@ def descendants(root: int, apart_from: Collection[int] = ()) -> list[int]:
         found += [pid for pid in below if pid not in dead]
         queue += below
     return found
+
+
+def _processes() -> Iterator[tuple[int, int, bytes]]:
+    """Process id, parent and state of each process there is. Raises OSError."""
+    for name in os.listdir("/proc"):
+        if not name.isdecimal():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb", buffering=0) as file:
+                # The command name may hold anything, ") " included; the last one ends it.
+                state, parent, _ = file.read(4096).rpartition(b") ")[2].split(None, 2)
+        except OSError:
+            continue  # it has just ended
+        yield int(name), int(parent), state
 
 
 def command_line(pid: int) -> str:

@@ -1,0 +1,43 @@
+"""LEAF: the descriptors of a program that is about to be started."""
+
+import fcntl
+import os
+from collections.abc import Callable, Sequence
+
+# As os.posix_spawn() takes them.
+Action = tuple[int, int, int] | tuple[int, int, str, int, int]
+
+
+def first_free(targets: Sequence[int]) -> int:
+    """The number above all that are to be given, and above the standard ones."""
+    return max((2, *targets)) + 1
+
+
+def moved(fd: int, above: int, opened: Callable[[int], None]) -> int:
+    """The same file, out of the way of numbers below `above`. opened: takes what is to be closed."""
+    if fd >= above:
+        return fd
+    found = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above)
+    opened(found)
+    return found
+
+
+def actions(
+    descriptors: Sequence[tuple[int, int]], opened: Callable[[int], None]
+) -> list[Action]:
+    """What places these, pairs (ours, number in the program), and /dev/null for standard ones.
+
+    opened: takes what is to be closed once the program is there.
+    """
+    targets = [target for _, target in descriptors]
+    above = first_free(targets)
+    found: list[Action] = [
+        (os.POSIX_SPAWN_DUP2, moved(source, above, opened), target)
+        for source, target in descriptors
+    ]
+    found += [
+        (os.POSIX_SPAWN_OPEN, standard, os.devnull, os.O_RDWR, 0)
+        for standard in (0, 1, 2)
+        if standard not in targets
+    ]
+    return found

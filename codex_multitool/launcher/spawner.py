@@ -1,0 +1,267 @@
+"""A process that confines itself once, and then starts commands for its keeper by posix_spawn(3).
+
+What a command inherits is paid once for all of one policy: the Landlock domain, the filter and its
+listener, dropped capabilities, limits, mounts, the environment. The spawner is as confined as its
+commands and is in their domain, so what it says is taken as an enemy's word; what it is told comes
+from its keeper alone.
+"""
+
+import _signal  # type: ignore[import-not-found]  # see start.py
+import errno
+import marshal
+import os
+import resource
+import signal
+import socket
+import struct
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple, NoReturn
+
+import _prctl  # type: ignore[import-not-found]  # see sandbox/enforce.py
+
+from codex_multitool.interception.architecture import architecture
+from codex_multitool.interception.filter import exec_filter
+from codex_multitool.interception.kernel import KernelError
+from codex_multitool.interception.listener import install
+from codex_multitool.launcher.hardening import Limits
+from codex_multitool.launcher.mounts import bind, unshare_mounts
+from codex_multitool.launcher.placing import actions
+from codex_multitool.launcher.rights import receive, send
+from codex_multitool.sandbox import enforce
+
+# What it says: a kind, a number, and perhaps a text. Each is one message.
+WORD = struct.Struct("=Bi")
+MAX_TEXT = 512
+READY, FAILED, STARTED, NOT_STARTED, ENDED = range(5)
+# READY's number. The listener comes with it, if there is one.
+UNINTERCEPTED, NOT_KILLABLE, KILLABLE = range(3)
+
+# What it is told: `marshal`led, in a file in memory where it is longer than a message may be.
+MAX_MESSAGE = 1 << 16
+MAX_DESCRIPTORS = 16
+
+# Made when the zygote loads this module: all forks have them.
+_MACHINE = architecture(os.uname().machine)
+_EXEC_FILTER = b"" if _MACHINE is None else exec_filter(_MACHINE)
+_BEFORE_ANOTHER = b"" if _MACHINE is None else exec_filter(_MACHINE, followed=True)
+_NO_LIMIT = 1 << 64
+
+
+class Cell(NamedTuple):
+    """What all commands of a spawner are confined by.
+
+    environment: of each. limits: (kind, soft, hard). mounts: paths that they cannot rename or
+    remove, each with whether they cannot write it either. intercepted: by the kernel.
+    """
+
+    confinement: enforce.Confinement
+    environment: Mapping[bytes, bytes]
+    limits: Sequence[tuple[int, int, int]]
+    mounts: Sequence[tuple[bytes, bool]]
+    intercepted: bool
+
+
+class _Step:
+    """What is being done, for the error that it may end in."""
+
+    name = ""
+
+
+def be(cell: Cell, channel: socket.socket, keeper: int, started_with: Limits) -> NoReturn:
+    """Be a spawner, in a fresh fork. keeper: our parent's process id; channel: SOCK_SEQPACKET.
+
+    started_with: the limits, where ours are others, that our own programs have in place of ours.
+    """
+    step = _Step()
+    try:
+        listener, killable = _confined(cell, channel.fileno(), keeper, started_with, step)
+        with ExitStack() as stack:
+            if listener >= 0:
+                stack.callback(os.close, listener)
+            send(channel, WORD.pack(READY, killable), [listener] if listener >= 0 else [])
+        while True:
+            message, fds = receive(channel, MAX_MESSAGE, MAX_DESCRIPTORS)
+            if not message:
+                break
+            _serve(channel, cell, message, fds)
+    except Exception as error:  # noqa: BLE001 — all there is left to do is to tell the keeper
+        number = getattr(error, "errno", None) or 0
+        text = step.name if number else f"{step.name}: {error}"
+        _say(channel, FAILED, number, text)
+    finally:
+        os._exit(0)
+
+
+def _say(channel: socket.socket, kind: int, number: int, text: str = "") -> None:
+    channel.send(WORD.pack(kind, number) + text.encode(errors="replace")[:MAX_TEXT])
+
+
+def _confined(
+    cell: Cell, channel: int, keeper: int, started_with: Limits, step: _Step
+) -> tuple[int, int]:
+    """The listener, -1 if there is none, and READY's number."""
+    step.name = "session"
+    os.setsid()
+    _prctl.prctl(_prctl.PR_SET_NAME, "codex-spawner")
+    _prctl.prctl(_prctl.PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != keeper:
+        raise ProcessLookupError(errno.ESRCH, "the keeper has gone")  # before we had said so
+    ruleset = cell.confinement.ruleset
+    _drop_descriptors({channel} if ruleset is None else {channel, ruleset})
+    step.name = "limits"
+    _limit(cell, started_with)
+    step.name = 'mount namespace (codex_multitool.protect = "check" does without)'
+    _keep(cell.mounts)
+    step.name = "sandbox"
+    enforce.restrict(cell.confinement, but_filter=cell.intercepted)
+    if ruleset is not None:
+        os.close(ruleset)
+    if not cell.intercepted:
+        return -1, UNINTERCEPTED
+    step.name = "exec filter"
+    fd, killable = listen(cell.confinement.filter or b"")
+    return fd, KILLABLE if killable else NOT_KILLABLE
+
+
+def _drop_descriptors(kept: set[int]) -> None:
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard, inheritable=False)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in {0, 1, 2, *kept}:
+            try:
+                os.close(int(name))
+            except OSError:
+                continue  # the descriptor of the listing itself
+
+
+def _limit(cell: Cell, started_with: Limits) -> None:
+    for kind, soft, hard in started_with:
+        resource.setrlimit(kind, (soft, hard))
+    if cell.confinement.ruleset is not None or cell.confinement.filter:
+        # A core file would show what a command read to whoever can read the workspace.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for kind, *wanted in cell.limits:
+        # A hard limit above ours cannot be had without privilege: setrlimit(2).
+        most = _finite(resource.getrlimit(kind)[1])
+        soft, hard = (min(_finite(limit), most) for limit in wanted)
+        resource.setrlimit(kind, (_kernel(soft), _kernel(hard)))
+
+
+def _finite(limit: int) -> int:
+    return _NO_LIMIT if limit == resource.RLIM_INFINITY else limit
+
+
+def _kernel(limit: int) -> int:
+    return resource.RLIM_INFINITY if limit == _NO_LIMIT else limit
+
+
+def _keep(mounts: Sequence[tuple[bytes, bool]]) -> None:
+    """Make paths read-only for this process and all below it."""
+    if not mounts:
+        return
+    unshare_mounts()
+    for path, read_only in mounts:
+        try:
+            bind(path, read_only=read_only)
+        except FileNotFoundError:
+            continue  # it went meanwhile: the look after the command tells
+
+
+def listen(more: bytes = b"") -> tuple[int, bool]:
+    """Put this process under the exec filter: the listener, and whether waits are killable.
+
+    more: a filter for all other calls, installed with it. Raises KernelError, or OSError.
+    """
+    if _MACHINE is None:
+        raise OSError(errno.ENOSYS, f"no exec filter for {os.uname().machine}")
+    program = _BEFORE_ANOTHER + more if more else _EXEC_FILTER
+    try:
+        return install(_MACHINE, program)
+    except KernelError as error:
+        if error.errno != errno.EACCES:
+            raise
+    # Without privilege a filter takes no_new_privs, seccomp(2): no sandbox has set it here.
+    _prctl.prctl(_prctl.PR_SET_NO_NEW_PRIVS, 1)
+    return install(_MACHINE, program)
+
+
+def request(
+    argv: Sequence[bytes],
+    more_environment: Mapping[bytes, bytes],
+    targets: Sequence[int],
+    ignored: Sequence[int],
+) -> bytes:
+    """What a spawner is told. targets: numbers of the descriptors that follow the directory's."""
+    return marshal.dumps((list(argv), dict(more_environment), list(targets), list(ignored)))
+
+
+def _serve(channel: socket.socket, cell: Cell, message: bytes, fds: list[int]) -> None:
+    """Start one command, and wait for its end."""
+    try:
+        pid = _started(cell, *marshal.loads(message if message != b"-" else _whole(fds)), fds)
+    except OSError as error:
+        _say(channel, NOT_STARTED, error.errno or 0, str(error.filename or ""))
+        return
+    finally:
+        for fd in fds:
+            os.close(fd)
+    if not cell.intercepted:
+        _say(channel, STARTED, pid)  # else the listener tells
+    _say(channel, ENDED, os.waitpid(pid, 0)[1])
+
+
+def _whole(fds: list[int]) -> bytes:
+    """What was too long for a message: in the last descriptor."""
+    fd = fds.pop()
+    try:
+        return os.pread(fd, os.fstat(fd).st_size, 0)
+    finally:
+        os.close(fd)
+
+
+def _started(
+    cell: Cell,
+    argv: list[bytes],
+    more_environment: dict[bytes, bytes],
+    targets: list[int],
+    ignored: list[int],
+    fds: list[int],
+) -> int:
+    workdir, *sources = fds
+    before: list[tuple[int, Any]] = []
+    with ExitStack() as stack:
+        _go_to(workdir, anew=bool(cell.mounts))
+        stack.callback(os.chdir, "/")
+
+        def opened(fd: int) -> None:
+            stack.callback(os.close, fd)
+
+        placed = actions(list(zip(sources, targets, strict=True)), opened)
+        for number in ignored:
+            before.append((number, _signal.signal(number, _signal.SIG_IGN)))
+        try:
+            return os.posix_spawn(
+                argv[0],
+                argv,
+                {**cell.environment, **more_environment},
+                file_actions=placed,
+                setsid=True,
+                setsigmask=(),
+            )
+        finally:
+            for number, handler in before:
+                _signal.signal(number, handler)
+
+
+def _go_to(workdir: int, *, anew: bool) -> None:
+    """Change to a directory. anew: it may be one that something is mounted over in here."""
+    os.fchdir(workdir)
+    if anew:
+        before = os.stat(".")
+        os.chdir(os.getcwd())
+        if not os.path.samestat(os.stat("."), before):
+            raise FileNotFoundError(errno.ENOENT, "the working directory was replaced", ".")
+
+

@@ -1,0 +1,155 @@
+"""LEAF: programs outside any sandbox: started as their callers would have, signalled, waited for.
+
+By posix_spawn(3), which copies nothing; what the child is to have then is ours for a moment, since
+there is a single thread. What cannot be ours even for a moment takes a fork.
+"""
+
+# `signal` turns every number into a member of an enumeration.
+import _signal  # type: ignore[import-not-found]
+import errno
+import os
+import resource
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from codex_multitool.launcher import forked
+from codex_multitool.launcher.hardening import Limits
+from codex_multitool.launcher.placing import actions, first_free, moved
+from codex_multitool.launcher.spawn import AS_OURS, NotStartedError, Process, Spawn
+
+NO_PROCESS = "no process can be started"  # what fork(2) and all it takes is called to people
+_SETTING_UP = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+
+
+class Starter:
+    """Starts programs, and hears from whoever waits for children which have ended.
+
+    started_with: limits that are others in this process, and given back to what is executed.
+    """
+
+    def __init__(self, started_with: Limits) -> None:
+        self._started_with = started_with
+        self._processes: dict[int, Process] = {}
+
+    def start(self, spawn: Spawn) -> Process:
+        """Start a program; returns when it is being executed. Raises NotStartedError."""
+        started_with = self._started_with
+        try:
+            if _needs_fork(spawn, started_with):
+                pid = forked.start(spawn, started_with)
+            else:
+                pid = _vforked(spawn, started_with)
+        except OSError as error:
+            step = NO_PROCESS if error.errno in _SETTING_UP else "execve"
+            text = f"{step}: {os.strerror(error.errno or 0)}"
+            raise NotStartedError(text, error.errno or 0) from None
+        process = self._processes[pid] = Process(pid, _signal_group)
+        return process
+
+    def ended(self, pid: int, status: int) -> None:
+        """A child was waited for."""
+        process = self._processes.pop(pid, None)
+        if process is not None:
+            process.end(status)
+
+    def running(self) -> set[int]:
+        """The process ids of those that have not ended."""
+        return set(self._processes)
+
+
+def _signal_group(pid: int, number: int) -> None:
+    try:
+        os.killpg(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass  # it has just ended, or is a setuid program that is not ours to signal
+
+
+def _needs_fork(spawn: Spawn, started_with: Limits) -> bool:
+    """Whether a child must have what its parent cannot have for a moment."""
+    if spawn.nice > os.getpriority(os.PRIO_PROCESS, 0):
+        return True  # it could not be taken back
+    if _signal.SIGCHLD in spawn.ignored:
+        return True  # children that end at that moment would leave no status: wait(2)
+    highest = max((target for _, target in spawn.descriptors), default=0)
+    return any(
+        kind == resource.RLIMIT_NOFILE and soft != resource.RLIM_INFINITY and soft <= highest
+        for kind, soft, _ in started_with
+    )
+
+
+def _vforked(spawn: Spawn, started_with: Limits) -> int:
+    """The process id of the program. Raises OSError."""
+    with ExitStack() as stack:
+
+        def opened(fd: int) -> None:
+            stack.callback(os.close, fd)
+
+        placed = actions(spawn.descriptors, opened)
+        path = spawn.path
+        if spawn.program is not None:
+            above = first_free([target for _, target in spawn.descriptors])
+            program = moved(spawn.program, above, opened)
+            path = b"/proc/self/fd/%d" % program
+            if spawn.script:
+                # Its interpreter opens it once more.
+                path = b"/dev/fd/%d" % program
+                os.set_inheritable(program, True)
+                stack.callback(os.set_inheritable, program, False)
+        os.fchdir(spawn.workdir)
+        stack.callback(os.chdir, "/")
+        for context in (_umask(spawn.umask), _limits(started_with), _ignoring(spawn.ignored)):
+            stack.enter_context(context)
+        pid = os.posix_spawn(
+            path,
+            spawn.argv,
+            spawn.environment,
+            file_actions=placed,
+            setsid=True,
+            setsigmask=spawn.blocked,
+        )
+    for kind, soft, hard in spawn.limits:
+        try:
+            resource.prlimit(pid, kind, (soft, hard))
+        except (ProcessLookupError, PermissionError):
+            pass  # it has ended, or is a setuid program, which has its own reasons
+    return pid
+
+
+@contextmanager
+def _umask(umask: int) -> Iterator[None]:
+    if umask == AS_OURS:
+        yield
+        return
+    before = os.umask(umask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@contextmanager
+def _limits(started_with: Limits) -> Iterator[None]:
+    """The soft limits of the server's starter, but for cores, of which there are none."""
+    before = [
+        (kind, *resource.getrlimit(kind))
+        for kind, *_ in started_with
+        if kind != resource.RLIMIT_CORE
+    ]
+    try:
+        for kind, soft, hard in started_with:
+            if kind != resource.RLIMIT_CORE:
+                resource.setrlimit(kind, (soft, hard))
+        yield
+    finally:
+        for kind, soft, hard in before:
+            resource.setrlimit(kind, (soft, hard))
+
+
+@contextmanager
+def _ignoring(numbers: Sequence[int]) -> Iterator[None]:
+    before = {number: _signal.signal(number, _signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            _signal.signal(number, handler)
