@@ -27,7 +27,7 @@ from codex_multitool.interception.listener import install
 from codex_multitool.launcher.hardening import Limits
 from codex_multitool.launcher.mounts import bind, unshare_mounts
 from codex_multitool.launcher.placing import actions
-from codex_multitool.launcher.rights import receive, send
+from codex_multitool.interception.rights import receive, send
 from codex_multitool.sandbox import enforce
 
 # What it says: a kind, a number, and perhaps a text. Each is one message.
