@@ -9,7 +9,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from codex_multitool.mcp_server.output import SIZE, Output
+from codex_multitool.keeper.output import SIZE, Output
 from codex_multitool.sandbox.policy import SandboxPolicy
 
 

@@ -22,7 +22,7 @@ from codex_multitool.escalation.protected import told
 from codex_multitool.launcher.pool import Launcher, Pool, Process, Spawn
 from codex_multitool.mcp_server import calls
 from codex_multitool.mcp_server.calls import Asker, CommandSpec, Decision
-from codex_multitool.mcp_server.output import Capture, Output
+from codex_multitool.keeper.output import Capture, Output
 from codex_multitool.mcp_server.output_files import OutputFile
 from codex_multitool.mcp_server.pipes import Pipes
 from codex_multitool.running import quoting

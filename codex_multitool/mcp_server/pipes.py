@@ -8,7 +8,7 @@ from typing import Self
 
 import trio
 
-from codex_multitool.mcp_server.output import STDERR, STDOUT, Capture
+from codex_multitool.keeper.output import STDERR, STDOUT, Capture
 from codex_multitool.mcp_server.output_files import OutputFile
 
 _CHUNK = 1 << 16

@@ -21,7 +21,7 @@ from codex_multitool.mcp_server.calls import (
     ToolError,
 )
 from codex_multitool.mcp_server.conversation import Conversation
-from codex_multitool.mcp_server.output import STDERR, STDOUT, Capture
+from codex_multitool.keeper.output import STDERR, STDOUT, Capture
 from codex_multitool.mcp_server.server import Server
 from codex_multitool.mcp_server.stdio import Stdio
 from codex_multitool.mcp_server.words import Words

@@ -9,7 +9,7 @@ from functools import partial
 import trio
 import trio.testing
 
-from codex_multitool.mcp_server.output import Capture
+from codex_multitool.keeper.output import Capture
 from codex_multitool.mcp_server.output_files import OutputFile, OutputFiles
 from codex_multitool.mcp_server.pipes import Pipes
 from tests.executables import ROOT
@@ -102,7 +102,7 @@ import os, resource, sys
 sys.path.insert(0, {str(ROOT)!r})
 import trio
 import trio.testing
-from codex_multitool.mcp_server.output import Capture
+from codex_multitool.keeper.output import Capture
 from codex_multitool.mcp_server.output_files import OutputFile, OutputFiles
 from codex_multitool.mcp_server.pipes import Pipes
 async def session():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from codex_multitool.mcp_server.output import SIZE, STDERR, STDOUT, Buffer, Capture, Output
+from codex_multitool.keeper.output import SIZE, STDERR, STDOUT, Buffer, Capture, Output
 
 LEFT_OUT = re.compile(r"\n?\[\.\.\. (\d+) bytes left out \.\.\.\]\n")
 
