@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 T = TypeVar("T")
 
 _MILLISECOND = 1000
+_MANY = 64
 
 
 class Event:
@@ -64,6 +65,22 @@ def sleep(seconds: float) -> Task[None]:
     yield Wait(until=time.monotonic() + seconds)
 
 
+class Timer:
+    """A call that is due at a time."""
+
+    __slots__ = ("_loop", "call")
+
+    def __init__(self, loop: "Loop", call: Callable[[], None]) -> None:
+        self._loop = loop
+        self.call: Callable[[], None] | None = call
+
+    def cancel(self) -> None:
+        """Call it not, if it has not been called."""
+        if self.call is not None:
+            self.call = None
+            self._loop.timer_cancelled()
+
+
 class Running:
     """A task in a loop. done: set when it has ended, by itself or cancelled."""
 
@@ -71,6 +88,7 @@ class Running:
         self._loop = loop
         self._task = task
         self._wait = Wait()
+        self._timer: Timer | None = None
         self.done = Event()
 
     def cancel(self) -> None:
@@ -104,11 +122,10 @@ class Running:
         self._stand_down()
         self._loop.soon(self, came=True)
 
-    def passed(self, wait: Wait) -> None:
-        """The time of this wait has passed, if it still waits for it."""
-        if self._wait is wait:
-            self._stand_down()
-            self._loop.soon(self, came=False)
+    def passed(self) -> None:
+        """The time for which it waits has passed."""
+        self._stand_down()
+        self._loop.soon(self, came=False)
 
     def _stand_by(self) -> None:
         wait = self._wait
@@ -119,7 +136,7 @@ class Running:
         if wait.event is not None:
             wait.event.on_set(self.came)
         if wait.until < inf:
-            self._loop.at(wait.until, lambda: self.passed(wait))
+            self._timer = self._loop.at(wait.until, self.passed)
 
     def _stand_down(self) -> None:
         wait, self._wait = self._wait, Wait()
@@ -128,6 +145,9 @@ class Running:
                 self._loop.forget(descriptor)
         if wait.event is not None:
             wait.event.forget(self.came)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 class Loop:
@@ -137,8 +157,8 @@ class Loop:
         self._poll = select.poll()
         self._watchers: dict[int, Callable[[int], None]] = {}
         self._ready: deque[tuple[Running, bool | None]] = deque()
-        self._timers: list[tuple[float, int, Callable[[], None]]] = []
-        self._numbers = 0
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._numbers = self._cancelled = 0
 
     def watch(
         self, descriptor: int, call: Callable[[int], None], events: int = select.POLLIN
@@ -163,10 +183,20 @@ class Loop:
         """Let a task go on in the next turn."""
         self._ready.append((running, came))
 
-    def at(self, when: float, call: Callable[[], None]) -> None:
+    def at(self, when: float, call: Callable[[], None]) -> Timer:
         """Call this once, when time.monotonic() is `when`."""
         self._numbers += 1
-        heapq.heappush(self._timers, (when, self._numbers, call))
+        timer = Timer(self, call)
+        heapq.heappush(self._timers, (when, self._numbers, timer))
+        return timer
+
+    def timer_cancelled(self) -> None:
+        """One of the timers is; they are thrown away when they are many."""
+        self._cancelled += 1
+        if self._cancelled > _MANY and self._cancelled > len(self._timers) // 2:
+            self._timers = [it for it in self._timers if it[2].call is not None]
+            heapq.heapify(self._timers)
+            self._cancelled = 0
 
     def turn(self) -> None:
         """One turn: what is ready now, or, if nothing is, what comes next. Tasks' errors are raised."""
@@ -177,7 +207,12 @@ class Loop:
         if self._timers:
             now = time.monotonic()
             while self._timers and self._timers[0][0] <= now:
-                heapq.heappop(self._timers)[2]()
+                timer = heapq.heappop(self._timers)[2]
+                call, timer.call = timer.call, None
+                if call is None:
+                    self._cancelled -= 1
+                else:
+                    call()
         for _ in range(len(self._ready)):
             running, came = self._ready.popleft()
             running.go_on(came)

@@ -196,6 +196,11 @@ def seize(tid: int, tgid: int) -> Hold | Refused | None:
     return _held[tgid]
 
 
+def holds(tgid: int) -> bool:
+    """Whether a thread of this process is held: it is not to be waited for by its id."""
+    return tgid in _held
+
+
 def bury() -> bool:
     """Reap what was abandoned; True while something is left, whose parents wait for it."""
     _abandoned[:] = [hold for hold in _abandoned if not isinstance(hold.poll(), Ended)]

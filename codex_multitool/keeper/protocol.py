@@ -92,10 +92,11 @@ class End(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What became of the message with this number; a descriptor may come along."""
+    """What became of the message with this number. descriptor: whether one comes along."""
 
     number: int
     value: Any
+    descriptor: bool = False
 
 
 # keeper to front
@@ -170,6 +171,12 @@ class WantFile(NamedTuple):
     number: int
 
 
+class Withdrawn(NamedTuple):
+    """Nobody waits any more for the answer to the message with this number."""
+
+    number: int
+
+
 class Line(NamedTuple):
     """The last line the command printed."""
 
@@ -193,10 +200,14 @@ class Traced(NamedTuple):
 
 
 class Exited(NamedTuple):
-    """A process that had executed something ended. status: as wait(2) has it, None if unknown."""
+    """A process that had executed something ended. status: as wait(2) has it, None if unknown.
+
+    when: of time.monotonic().
+    """
 
     pid: int
     status: int | None
+    when: float
 
 
 class Decision(NamedTuple):

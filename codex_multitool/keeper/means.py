@@ -1,0 +1,23 @@
+"""What a keeper has for its commands, one after the other."""
+
+from typing import NamedTuple
+
+from codex_multitool.interception.waiting import Children
+from codex_multitool.keeper.front import Front
+from codex_multitool.keeper.processes import Processes
+from codex_multitool.keeper.spawners import Spawners
+from codex_multitool.launcher.start import Starter
+from codex_multitool.loop import Loop
+from codex_multitool.running.settings import Settings
+
+
+class Means(NamedTuple):
+    """All of it."""
+
+    loop: Loop
+    front: Front
+    settings: Settings
+    spawners: Spawners
+    starter: Starter
+    processes: Processes
+    children: Children

@@ -1,0 +1,104 @@
+"""The pipes of one command: read as fast as the kernel gives, also after the answer."""
+
+import fcntl
+import os
+import select
+from collections.abc import Callable
+
+from codex_multitool.keeper.output import STDERR, STDOUT
+from codex_multitool.loop import Event, Loop
+
+_CHUNK = 1 << 16
+_PIPE_BYTES = 1 << 20  # what any user may ask for: pipe-max-size, pipe(7)
+_READS_AT_ONCE = 16  # then others have their turn
+_STREAMS = (STDOUT, STDERR)
+
+
+class Pipes:
+    """stdout and stderr of a command. feed: takes what comes, until `detach`. ended: both have.
+
+    Whatever still comes when the answer has gone out is read and thrown away, so that a background
+    job neither blocks on a full pipe nor dies of a closed one.
+    """
+
+    def __init__(self, loop: Loop, feed: Callable[[int, bytes], None]) -> None:
+        self._loop = loop
+        self._feed: Callable[[int, bytes], None] | None = feed
+        self._readers: list[int] = []
+        self._writers: list[int] = []
+        self._unended = len(_STREAMS)
+        self.ended = Event()
+        # Before anything is written: what is ready when it is registered has lost its turn.
+        self._poll = select.epoll()
+        try:
+            for _ in _STREAMS:
+                self._open()
+        except OSError:
+            self.close()
+            raise
+        loop.watch(self._poll.fileno(), self._read)
+
+    def _open(self) -> None:
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        self._readers.append(reader)
+        self._writers.append(writer)
+        os.set_blocking(reader, False)
+        self._poll.register(reader, select.EPOLLIN)
+        try:
+            fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        except PermissionError:
+            pass  # this user's pipes are full up to the limit: the ordinary size will do
+
+    def close(self) -> None:
+        """Close what is open of it."""
+        if not self._poll.closed:
+            self._loop.forget(self._poll.fileno())
+            self._poll.close()
+        self.close_write_ends()
+        while self._readers:
+            os.close(self._readers.pop())
+
+    def write_ends(self) -> list[tuple[int, int]]:
+        """The ends for the command: pairs (descriptor, its number there)."""
+        return [(writer, number) for number, writer in enumerate(self._writers, start=1)]
+
+    def close_write_ends(self) -> None:
+        """Drop our copies, so that the last writer's end is the end of the stream."""
+        while self._writers:
+            os.close(self._writers.pop())
+
+    def detach(self) -> None:
+        """Take what is written by now; what comes later is nobody's."""
+        for stream in _STREAMS:
+            taken = 0
+            while taken < _PIPE_BYTES and (count := self._take(stream)):
+                taken += count
+        self._feed = None
+
+    def _read(self, _: int) -> None:
+        # The ready list is in the order in which they became ready: epoll(7).
+        for reader, _ in self._poll.poll(0):
+            if self._take_some(self._readers.index(reader)):
+                self._poll.unregister(reader)
+                self._unended -= 1
+        if not self._unended:
+            self._loop.forget(self._poll.fileno())
+            self.ended.set()
+
+    def _take_some(self, stream: int) -> bool:
+        """Whether the stream has ended."""
+        for _ in range(_READS_AT_ONCE):
+            count = self._take(stream)
+            if not count:
+                return count == 0
+        return False
+
+    def _take(self, stream: int) -> int | None:
+        """Bytes taken now: 0 at the end of the stream, None when there is nothing to read yet."""
+        try:
+            data = os.read(self._readers[stream], _CHUNK)
+        except BlockingIOError:
+            return None
+        if data and self._feed is not None:
+            self._feed(stream, data)
+        return len(data)

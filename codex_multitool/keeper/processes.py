@@ -1,0 +1,64 @@
+"""The processes below a keeper: reaped, looked through, signalled; its spawners are none of them."""
+
+import os
+import signal
+from collections.abc import Callable
+
+from codex_multitool.interception.hold import holds
+from codex_multitool.keeper.spawners import Spawners
+from codex_multitool.launcher import tree
+from codex_multitool.launcher.start import Starter
+
+
+class Processes:
+    """Those of one keeper. ended: takes pid and wait status of each child that was waited for."""
+
+    def __init__(
+        self, spawners: Spawners, starter: Starter, ended: Callable[[int, int], None]
+    ) -> None:
+        self._spawners = spawners
+        self._starter = starter
+        self._ended = ended
+        self._own = tree.Children(os.getpid())
+
+    def reap(self) -> bool:
+        """Wait for those that have ended. Whether any is left, apart from what a spawner started.
+
+        One by one: what ptrace(2) has stopped would be told of, too, and belongs to who holds it.
+        """
+        left = False
+        spawners = self._spawners.kept()
+        for pid in self._children():
+            if pid in spawners:
+                continue
+            if holds(pid):
+                left = True
+                continue
+            found, status = os.waitpid(pid, os.WNOHANG)
+            if not found:
+                left = left or not self._spawners.given_up(pid)
+            elif not self._spawners.reaped(pid):
+                self._starter.ended(pid, status)
+                self._ended(pid, status)
+        return left
+
+    def _children(self) -> list[int]:
+        try:
+            return self._own.pids()
+        except OSError:
+            return []  # no memory, or no descriptor: somebody asks again soon
+
+    def below(self) -> list[int]:
+        """All of the commands' that can be seen now, parents before their children."""
+        spawners = self._spawners.kept()
+        try:
+            return [it for it in tree.descendants(os.getpid()) if it not in spawners]
+        except OSError:
+            return []  # no descriptor to be had: proc(5) cannot be listed
+
+    def signal(self, number: int) -> None:
+        """Send a signal to all of them."""
+        pids = self.below()
+        tree.signal_all(pids, number)
+        if number != signal.SIGKILL:
+            tree.signal_all(pids, signal.SIGCONT)  # a stopped process acts on nothing else

@@ -1,0 +1,136 @@
+"""The first process of a command: asked of a spawner, and followed to its end.
+
+What matters of it is the kernel's to tell: which process it is, that it has ended, and, where its
+spawner says nothing, how. A spawner is in the sandbox's domain, and may be killed or stopped.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+
+from codex_multitool.escalation.caller import parent
+from codex_multitool.interception.listener import Notification
+from codex_multitool.keeper.spawners import Spawner
+from codex_multitool.launcher import spawner as words
+from codex_multitool.launcher.spawn import NotStartedError
+from codex_multitool.loop import Event, Loop
+
+_BEGIN_SECONDS = 10.0  # until a command has been begun
+_SILENCE_SECONDS = 0.5  # until a spawner has told of an end that the kernel told
+
+
+class Shell:
+    """pid: 0 before it has begun. status: as wait(2) has it, once `ended` is set.
+
+    lost: its spawner went before it had begun. failure: why it could not be executed. began:
+    called once. reap: looks which children have ended.
+    """
+
+    def __init__(
+        self, loop: Loop, spawner: Spawner, began: Callable[[], None], reap: Callable[[], None]
+    ) -> None:
+        self._loop = loop
+        self._spawner = spawner
+        self._began = began
+        self._reap = reap
+        self._pidfd = -1
+        self.pid = 0
+        self.status = 0
+        self.lost = False
+        self.failure: NotStartedError | None = None
+        self.ended = Event()
+
+    def start(self, request: bytes, fds: Sequence[int]) -> None:
+        """Have it started. Raises LostError."""
+        self._spawner.tell(request, fds)
+        self._loop.watch(self._spawner.number, self._heard)
+        self._loop.at(time.monotonic() + _BEGIN_SECONDS, self._is_late)
+
+    def first(self, notification: Notification) -> bool:
+        """Whether an exec is the one by which it starts: its spawner's only child does it."""
+        if self.pid or not self._spawner.has_only(notification.tid):
+            return False
+        self._begin(notification.tid)
+        return True
+
+    def reaped(self, pid: int, status: int) -> None:
+        """A child was waited for, perhaps this one: its spawner has gone, then."""
+        if pid == self.pid:
+            self._end(status)
+
+    def signal(self, number: int) -> None:
+        """Send its process group a signal, if it runs."""
+        if self.pid and not self.ended.is_set:
+            try:
+                os.killpg(self.pid, number)
+            except (ProcessLookupError, PermissionError):
+                pass  # it has just ended, or is a setuid program that is not ours to signal
+
+    def close(self) -> None:
+        """Follow it no longer."""
+        self._unwatch()
+        self._close_pidfd()
+
+    def _begin(self, pid: int) -> None:
+        self.pid = pid
+        try:
+            self._pidfd = os.pidfd_open(pid)
+        except OSError:
+            self._has_gone()  # it has just ended, or no descriptor is to be had
+        else:
+            self._loop.watch(self._pidfd, self._has_gone)
+        self._began()
+
+    def _heard(self, _: int) -> None:
+        match self._spawner.hear():
+            case (words.ENDED, status, _):
+                self._end(status)
+            case (words.NOT_STARTED, number, name):
+                what = f"{name}: " if name else ""
+                text = f"{what}{os.strerror(number)}"
+                self.failure = NotStartedError(f"execve: {text}" if name else text, number)
+                self._end(0)
+            case (words.STARTED, pid, _) if not self.pid and parent(pid) == self._spawner.pid:
+                self._begin(pid)
+            case _:
+                self.lose()
+
+    def lose(self) -> None:
+        """Its spawner is gone, or not to be trusted."""
+        self._unwatch()
+        self._spawner.give_up()
+        if self.pid:
+            self._reap()  # it is our child from now on
+        else:
+            self.lost = True
+            self._end(signal.SIGKILL)
+
+    def _is_late(self) -> None:
+        if not self.pid and not self.ended.is_set:
+            self.lose()
+
+    def _has_gone(self, _: int = 0) -> None:
+        self._close_pidfd()
+        self._loop.at(time.monotonic() + _SILENCE_SECONDS, self._is_silent)
+
+    def _is_silent(self) -> None:
+        if not self.ended.is_set:
+            self.lose()
+
+    def _end(self, status: int) -> None:
+        if not self.ended.is_set:
+            self.status = status
+            self.ended.set()
+            self.close()
+
+    def _unwatch(self) -> None:
+        self._loop.forget(self._spawner.number)
+
+    def _close_pidfd(self) -> None:
+        if self._pidfd >= 0:
+            self._loop.forget(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+

@@ -1,0 +1,248 @@
+"""The spawners of one keeper: made when a command needs one, and kept for the next of its kind."""
+
+import os
+import signal
+import socket
+import struct
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+
+from codex_multitool.escalation import wire
+from codex_multitool.interception.architecture import architecture
+from codex_multitool.interception.listener import Listener
+from codex_multitool.interception.precedents import Precedents
+from codex_multitool.interception.rights import receive, send
+from codex_multitool.keeper.protocol import Sandbox
+from codex_multitool.launcher import spawner
+from codex_multitool.launcher.hardening import Limits
+from codex_multitool.launcher.spawn import NotStartedError
+from codex_multitool.launcher.tree import Children
+from codex_multitool.running.limits import kernel_limits
+from codex_multitool.running.settings import Settings
+from codex_multitool.sandbox import enforce
+from codex_multitool.sandbox.status import not_granted
+
+_MOST = 3  # a client uses one or two policies
+_PATIENCE_SECONDS = 10  # for a spawner to confine itself, or to take a message
+_TIMEVAL = struct.Struct("=qq")
+# Where a patched shell finds its socket: above what scripts and shells use for themselves.
+SOCKET_NUMBER = 197
+
+
+class LostError(Exception):
+    """A spawner has gone, or does not listen."""
+
+
+class Spawner:
+    """One that is confined, and starts one command at a time.
+
+    pid: its own. number: of its channel, on which it may be heard. lacking: roots that it was not
+    given, and why. listener: None in wrapper mode. lost: no command is to be asked of it any more.
+    """
+
+    def __init__(
+        self,
+        pid: int,
+        channel: socket.socket,
+        listener: Listener | None,
+        lacking: Sequence[str],
+        *,
+        confined: bool,
+    ) -> None:
+        self.pid = pid
+        self.channel = channel
+        self.number = channel.fileno()
+        self.listener = listener
+        self.lost = False
+        self.lacking = tuple(lacking)
+        self.confined = confined
+        self._children = Children(pid)
+        self._precedents: tuple[object, Precedents] | None = None
+
+    def tell(self, request: bytes, fds: Sequence[int]) -> None:
+        """Have a command started; raises LostError."""
+        file = -1
+        try:
+            # Nobody can stop it now, but the command before may have.
+            os.kill(self.pid, signal.SIGCONT)
+            if len(request) > spawner.MAX_MESSAGE:
+                file = os.memfd_create("request", os.MFD_CLOEXEC)
+                os.write(file, request)
+                request, fds = b"-", (*fds, file)
+            send(self.channel, request, fds)
+        except OSError as error:
+            self.give_up()
+            raise LostError(error.strerror) from None
+        finally:
+            if file >= 0:
+                os.close(file)
+
+    def hear(self) -> tuple[int, int, str] | None:
+        """What it says: a kind, a number, a text; None once it is gone, or makes no sense."""
+        try:
+            message = self.channel.recv(spawner.WORD.size + spawner.MAX_TEXT)
+        except OSError:
+            return None
+        if len(message) < spawner.WORD.size:
+            return None
+        kind, number = spawner.WORD.unpack_from(message)
+        return kind, number, message[spawner.WORD.size :].decode(errors="replace")
+
+    def has_only(self, pid: int) -> bool:
+        """Whether this is its only child, which is so of the command that it has just begun.
+
+        True where nobody can tell: then it is so because no process was left before.
+        """
+        try:
+            return not self._children.told or self._children.pids() == [pid]
+        except OSError:
+            return False
+
+    def precedents(self, writable: Collection[str], *, traced: bool) -> Precedents:
+        """What the execs of its commands have shown, under the same distrust."""
+        key = tuple(writable), traced
+        if self._precedents is None or self._precedents[0] != key:
+            # Who traces wants to know of each exec all there is to know.
+            found = Precedents(our_view=self.confined and not traced)
+            self._precedents = key, found
+        return self._precedents[1]
+
+    def give_up(self) -> None:
+        """End it, and ask nothing of it any more; whoever waits for children reaps it."""
+        if not self.lost:
+            self.lost = True
+            os.kill(self.pid, signal.SIGKILL)  # nobody has waited for it before
+
+    def close(self) -> None:
+        """End it, and close what there is of it."""
+        self.give_up()
+        self.channel.close()
+        self._children.close()
+        if self.listener is not None:
+            self.listener.close()
+
+
+class Spawners:
+    """Those of one keeper, which is the process `keeper`."""
+
+    def __init__(self, settings: Settings, started_with: Limits) -> None:
+        self._settings = settings
+        self._started_with = started_with
+        self._kept: OrderedDict[object, Spawner] = OrderedDict()
+        self._ended: set[int] = set()
+
+    def kept(self) -> set[int]:
+        """The process ids of those that are there for the next command."""
+        return {kept.pid for kept in self._kept.values() if not kept.lost}
+
+    def given_up(self, pid: int) -> bool:
+        """Whether this is one that was, and has not been waited for."""
+        return pid in self._ended or any(it.pid == pid and it.lost for it in self._kept.values())
+
+    def get(self, sandbox: Sandbox) -> Spawner:
+        """One for this sandbox as it is now.
+
+        Raises SandboxError when the kernel cannot give it, OSError, NotStartedError.
+        """
+        limits = kernel_limits(self._settings.limits)
+        # A directory removed and made again is another one, and the ruleset holds the old.
+        roots = tuple((root, _identity(root)) for root in sandbox.roots)
+        key = sandbox.policy, roots, sandbox.mounts, limits
+        found = self._kept.get(key)
+        if found is not None and found.lost:
+            self._close(self._kept.pop(key))
+            found = None
+        if found is None:
+            found = self._kept[key] = self._made(sandbox, limits)
+            if len(self._kept) > _MOST:
+                self._close(self._kept.popitem(last=False)[1])
+        else:
+            self._kept.move_to_end(key)
+        return found
+
+    def close(self) -> None:
+        """End all."""
+        while self._kept:
+            self._close(self._kept.popitem()[1])
+
+    def reaped(self, pid: int) -> bool:
+        """A child was waited for; whether it was one that was given up."""
+        if not self.given_up(pid):
+            return False
+        self._ended.discard(pid)
+        return True
+
+    def _close(self, kept: Spawner) -> None:
+        if not kept.lost:
+            self._ended.add(kept.pid)
+        kept.close()
+
+    def _made(self, sandbox: Sandbox, limits: Sequence[tuple[int, int, int]]) -> Spawner:
+        settings = self._settings
+        confinement = enforce.prepare(sandbox.policy, sandbox.roots)
+        try:
+            environment = {**settings.environment, **confinement.environment}
+            if settings.wrapper is not None:
+                environment[wire.SOCKET_VARIABLE] = str(SOCKET_NUMBER)
+                environment[wire.WRAPPER_VARIABLE] = settings.wrapper
+                environment[wire.OLDER_WRAPPER_VARIABLE] = settings.wrapper
+            cell = spawner.Cell(
+                confinement,
+                {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
+                limits,
+                sandbox.mounts,
+                intercepted=settings.wrapper is None,
+            )
+            pid, channel = self._forked(cell)
+        finally:
+            confinement.close()
+        lacking = not_granted(confinement.status, sandbox.policy.writable_roots)
+        try:
+            listener = _listener(channel)
+        except BaseException:
+            channel.close()
+            os.kill(pid, signal.SIGKILL)
+            self._ended.add(pid)
+            raise
+        confined = bool(confinement.filter)
+        return Spawner(pid, channel, listener, lacking, confined=confined)
+
+    def _forked(self, cell: spawner.Cell) -> tuple[int, socket.socket]:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        keeper = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            spawner.be(cell, theirs, keeper, self._started_with)
+        theirs.close()
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            ours.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(_PATIENCE_SECONDS, 0))
+        return pid, ours
+
+
+def _listener(channel: socket.socket) -> Listener | None:
+    """What a spawner hands over when it is confined; raises NotStartedError where it is not."""
+    try:
+        message, fds = receive(channel, spawner.WORD.size + spawner.MAX_TEXT, 1)
+    except OSError as error:
+        raise NotStartedError(f"no spawner: {error.strerror}", error.errno or 0) from None
+    kind, number = spawner.FAILED, 0
+    if len(message) >= spawner.WORD.size:
+        kind, number = spawner.WORD.unpack_from(message)
+    if kind != spawner.READY:
+        text = message[spawner.WORD.size :].decode(errors="replace") or "the spawner was ended"
+        raise NotStartedError(f"{text}: {os.strerror(number)}" if number else text, number)
+    if not fds:
+        return None
+    machine = architecture(os.uname().machine)
+    assert machine is not None, "no listener without an exec filter"
+    listener = Listener(fds[0], machine, killable=number == spawner.KILLABLE)
+    listener.sync_wake_up()
+    return listener
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -1,0 +1,53 @@
+"""The watch over protected names, where that is the front's: a command's part in it, told over."""
+
+from collections.abc import Sequence
+
+from codex_multitool.escalation.watch import Finding
+from codex_multitool.keeper import protocol
+from codex_multitool.keeper.front import Front
+from codex_multitool.loop import Task
+
+
+class TheirWatch:
+    """As escalation.watch.Watch."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    def look(self, workdir: str) -> Task[Finding]:
+        """What differs now. Its state is the front's number for it."""
+        (changes, number), _ = yield from self._front.ask(
+            lambda asked: protocol.Look(asked, workdir)
+        )
+        return Finding(tuple(changes), number)
+
+    def agree(self, finding: Finding) -> None:
+        """A human agreed to it."""
+        self._front.tell(protocol.Agree(finding.state))
+
+    def leaving(self, workdir: str, words: Sequence[str], held: int | None) -> Task["TheirAbsence"]:
+        """A program is about to start outside."""
+        absence, _ = yield from self._front.ask(
+            lambda asked: protocol.Leaving(asked, workdir, tuple(words), held)
+        )
+        return TheirAbsence(self._front, absence)
+
+
+class TheirAbsence:
+    """As escalation.watch.Absence."""
+
+    def __init__(self, front: Front, number: int) -> None:
+        self._front = front
+        self._number = number
+        self._over = False
+
+    def over(self) -> Task[None]:
+        """Wait until the sandbox may be told."""
+        self._over = True
+        yield from self._front.ask(lambda asked: protocol.Returned(asked, self._number))
+
+    def lost(self) -> None:
+        """Tell, without waiting, unless that is done."""
+        if not self._over:
+            self._over = True
+            self._front.tell(protocol.Returned(0, self._number))
