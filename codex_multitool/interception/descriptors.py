@@ -7,20 +7,19 @@ itself, or files, pipes and terminals are opened anew: with an offset of their o
 
 import os
 import socket
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from errno import E2BIG, EBADF, EPERM
 from stat import S_ISCHR, S_ISFIFO, S_ISREG
 
+from codex_multitool.interception import rights
 from codex_multitool.interception.kernel import KernelError, pidfd_getfd, pidfd_open
 
 _PIDFD_THREAD = os.O_EXCL  # Linux 6.9
 _MOST = 1024
 _HIGHEST = 1 << 16
 _ONE_MESSAGE = 16  # "NUMBER\n"
-_INT = struct.Struct("=i")
-_ROOM = socket.CMSG_LEN(4 * _INT.size)  # one would do: more is refused
+_MOST_AT_ONCE = 4  # one would do: more is refused
 _NULL = os.makedev(1, 3)  # /dev/null: Documentation/admin-guide/devices.txt
 _TO_TERMINAL = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _KEPT = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_DSYNC | os.O_DIRECT
@@ -169,14 +168,13 @@ class Handing:
     def receive(self, channel: socket.socket) -> bool:
         """Take in what is there; False: no more comes. The channel must not block.
 
-        Raises OSError: EPERM for anything but one number with each descriptor, E2BIG for too many.
+        Raises OSError: EPERM for anything but one number with each descriptor, E2BIG for too many,
+        EMSGSIZE for too many at once.
         """
         try:
             while True:
-                text, ancillary, _, _ = channel.recvmsg(1, _ROOM, socket.MSG_CMSG_CLOEXEC)
-                for _, _, content in ancillary:
-                    whole = len(content) - len(content) % _INT.size
-                    self._fds += [fd for (fd,) in _INT.iter_unpack(content[:whole])]
+                text, fds = rights.receive(channel, 1, _MOST_AT_ONCE)
+                self._fds += fds
                 self._text += text
                 if not text or text == b"\n" or len(self._text) >= _ONE_MESSAGE:
                     if not text and not self._text and not self._fds:

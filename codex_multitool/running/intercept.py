@@ -6,8 +6,9 @@ import socket
 import trio
 
 from codex_multitool.escalation import wire
-from codex_multitool.escalation.broker import Broker, received_descriptors
+from codex_multitool.escalation.broker import Broker
 from codex_multitool.escalation.context import Context
+from codex_multitool.interception import rights
 from codex_multitool.interception.architecture import architecture
 from codex_multitool.interception.listener import Listener
 from codex_multitool.interception.supervisor import Supervisor
@@ -79,8 +80,7 @@ class ByKernel:
         with self._ours:
             self._ours.setblocking(False)
             await trio.lowlevel.wait_readable(self._ours)
-            told, ancillary, _, _ = self._ours.recvmsg(1, socket.CMSG_SPACE(4))
-        fds = received_descriptors(ancillary)
+            told, fds = rights.receive(self._ours, 1, 1)
         if machine is None or not fds:
             return  # its set-up failed; the launcher tells why
         listener = Listener(fds[0], machine, killable=told == KILLABLE)
