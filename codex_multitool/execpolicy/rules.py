@@ -8,9 +8,9 @@ from __future__ import annotations
 import enum
 import json
 import os.path
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Decision(enum.IntEnum):
@@ -94,6 +94,18 @@ class Policy(NamedTuple):
     host_executables: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     network_rules: tuple[NetworkRule, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    def __reduce__(self) -> tuple[Callable[..., Policy], tuple[object, ...]]:
+        """For pickle, which does not know views of mappings."""
+        return _policy, (dict(self.rules), dict(self.host_executables), *self[2:])
+
+
+def _policy(
+    rules: dict[str, tuple[PrefixRule, ...]],
+    host_executables: dict[str, tuple[str, ...]],
+    *more: Any,
+) -> Policy:
+    return Policy(MappingProxyType(rules), MappingProxyType(host_executables), *more)
 
 
 def normal_path(path: str) -> str:
