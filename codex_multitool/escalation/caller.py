@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 # Every language runtime ignores these for itself, the wrapper's included.
 _RUNTIME = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
+_CHUNK = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,13 @@ def parent(pid: int) -> int:
 
 
 def _status(pid: int) -> bytes:
-    with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
-        text = file.readall()
+    file = os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        text = part = os.read(file, _CHUNK)
+        while len(part) == _CHUNK:  # it comes as one piece: single_open() of the kernel
+            text += (part := os.read(file, _CHUNK))
+    finally:
+        os.close(file)
     if b"\nUmask:" not in text:
         # A zombie, or one that is about to be: proc_pid_status(5).
         raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))

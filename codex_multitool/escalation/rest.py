@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 _MAX_THREADS = 128
+_CHUNK = 1 << 14
 _ASLEEP = frozenset(b"SDTtZIX")  # proc_pid_stat(5)
 
 # Programs of the system that write nothing but to what they were given open.
@@ -59,17 +60,16 @@ class _Walk:
         asleep = True
         while processes:
             pid = processes.pop()
-            threads = [int(it) for it in os.listdir(f"/proc/{pid}/task")]
-            states = {it: _status(pid, it) for it in threads}
+            states = _threads(pid)
             alive = {it: state for it, state in states.items() if not state.ended}
             if not alive:
                 continue
             if not any(it.confined_by_more(ours) for it in alive.values()):
                 self.company = True
                 continue
-            for thread in threads:
+            for thread in states:
                 processes += _read_children(pid, thread)
-            if (pid in self._held and len(threads) == 1) or self._only_reads(pid):
+            if (pid in self._held and len(states) == 1) or self._only_reads(pid):
                 continue
             self.found.update((it, state.switches) for it, state in alive.items())
             asleep = asleep and all(state.asleep for state in alive.values())
@@ -89,17 +89,20 @@ class _Status(NamedTuple):
     ended: bool
     confined: tuple[int, int]  # no_new_privs, and filters
     switches: int
+    threads: int  # of its process
 
     def confined_by_more(self, than: "_Status") -> bool:
         return any(it > other for it, other in zip(self.confined, than.confined, strict=True))
 
 
 def _status(pid: int, thread: int) -> _Status:
-    state, no_new_privileges, filters, switches = b"", 0, 0, 0
-    for line in _read(f"/proc/{pid}/task/{thread}/status").splitlines():
+    state, no_new_privileges, filters, switches, threads = b"", 0, 0, 0, 0
+    for line in _read(f"/proc/{pid}/task/{thread}/status", one_piece=True).splitlines():
         name, _, value = line.partition(b":")
         if name == b"State":
             state = value.strip()[:1]
+        elif name == b"Threads":
+            threads = int(value)
         elif name == b"NoNewPrivs":
             no_new_privileges = int(value)
         elif name == b"Seccomp_filters":
@@ -107,7 +110,14 @@ def _status(pid: int, thread: int) -> _Status:
         elif name in (b"voluntary_ctxt_switches", b"nonvoluntary_ctxt_switches"):
             switches += int(value)
     confined = no_new_privileges, filters
-    return _Status(state[0] in _ASLEEP, state in (b"Z", b"X"), confined, switches)
+    return _Status(state[0] in _ASLEEP, state in (b"Z", b"X"), confined, switches, threads)
+
+
+def _threads(pid: int) -> dict[int, _Status]:
+    leader = _status(pid, pid)
+    if leader.threads == 1:
+        return {pid: leader}
+    return {it: _status(pid, it) for it in map(int, os.listdir(f"/proc/{pid}/task"))}
 
 
 def _only_reads(pid: int, writable: Collection[str]) -> bool:
@@ -128,7 +138,7 @@ def _only_reads(pid: int, writable: Collection[str]) -> bool:
 def _harmless(pid: int, number: str) -> bool:
     if os.readlink(f"/proc/{pid}/fd/{number}").startswith(_HARMLESS_ENDS):
         return True
-    for line in _read(f"/proc/{pid}/fdinfo/{number}").splitlines():
+    for line in _read(f"/proc/{pid}/fdinfo/{number}", one_piece=True).splitlines():
         name, _, value = line.partition(b":")
         if name == b"flags":
             return int(value, 8) & os.O_ACCMODE == os.O_RDONLY
@@ -145,12 +155,15 @@ def _read_children(pid: int, thread: int | str) -> list[int]:
     return [int(child) for child in _read(f"/proc/{pid}/task/{thread}/children").split()]
 
 
-def _read(path: str) -> bytes:
+def _read(path: str, *, one_piece: bool = False) -> bytes:
+    """one_piece: what the kernel shows at once, by its single_open(), as most of /proc."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = []
-        while part := os.read(file, 1 << 16):
+        while part := os.read(file, _CHUNK):
             parts.append(part)
+            if one_piece and len(part) < _CHUNK:
+                break
         return b"".join(parts)
     finally:
         os.close(file)
