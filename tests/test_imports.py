@@ -211,7 +211,6 @@ RESERVED = {
         f"{PACKAGE}.running.usage",
     },
     "subprocess": {
-        f"{PACKAGE}.escalation.surroundings",  # for a constant that trio takes
         f"{PACKAGE}.cli.mcp_config",  # asks a client for its version
     },
     "threading": set(),

@@ -10,13 +10,15 @@ import os
 import select
 import socket
 import struct
+import time
 from contextlib import ExitStack
+from functools import partial
+from math import inf
+from signal import SIGKILL
 from stat import S_ISDIR
 
-import trio
-
 from codex_multitool.escalation import caller, requests, wire
-from codex_multitool.escalation.child import Escalated, run_outside
+from codex_multitool.escalation.child import Escalated, Outside, start_outside
 from codex_multitool.escalation.context import Context, Settled, settle
 from codex_multitool.escalation.decide import (
     Deny,
@@ -28,9 +30,11 @@ from codex_multitool.escalation.decide import (
     unfixed,
 )
 from codex_multitool.escalation.identity import absolute, exec_request
+from codex_multitool.interception import rights
 from codex_multitool.interception.resolve import View
 from codex_multitool.interception.sealed import sealed
 from codex_multitool.interception.tracee import Opened
+from codex_multitool.loop import Event, Running, Task, Wait
 
 log = logging.getLogger(__name__)
 
@@ -43,51 +47,72 @@ _CHUNK = 1 << 16
 _PEERCRED = struct.Struct("iII")  # struct ucred, unix(7)
 
 
+class Slots:
+    """So many at a time; who comes later waits."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._freed = Event()
+
+    def acquire(self, until: float = inf) -> Task[bool]:
+        """Take one, to `release` it; False: there was none until then, see Wait."""
+        while not self._free:
+            if not (yield Wait(event=self._freed, until=until)):
+                return False
+        self._free -= 1
+        return True
+
+    def release(self) -> None:
+        """Give one back."""
+        self._free += 1
+        freed, self._freed = self._freed, Event()
+        freed.set()
+
+
 class Broker:
     """Answers the wrappers of one command, on the server's end of its datagram socket."""
 
     def __init__(self, context: Context, datagrams: socket.socket) -> None:
+        datagrams.setblocking(False)
         self._context = context
-        self._datagrams = trio.socket.from_stdlib_socket(datagrams)
-        self._slots = trio.Semaphore(_MAX_SESSIONS)
-        self._large = trio.Semaphore(_MAX_LARGE)
+        self._datagrams = datagrams
+        self._slots = Slots(_MAX_SESSIONS)
+        self._large = Slots(_MAX_LARGE)
+        self._sessions: set[Running] = set()
 
     def close(self) -> None:
-        """Close the socket; to be called when `serve` has ended."""
+        """Answer nobody any more, and close the socket; to be called when `serve` has ended."""
+        for session in list(self._sessions):
+            session.cancel()
         self._datagrams.close()
 
-    async def serve(self) -> None:
-        """Answer until nobody can ask any more, or until cancelled."""
-        async with trio.open_nursery() as nursery:
-            while True:
-                await self._slots.acquire()
-                try:
-                    stream = await self._handshake()
-                except EOFError:
-                    self._slots.release()
-                    return
-                if stream is None:
-                    self._slots.release()
-                else:
-                    nursery.start_soon(self._session, stream)
+    def serve(self) -> Task[None]:
+        """Answer until nobody can ask any more; who has asked is answered until `close`."""
+        while True:
+            yield from self._slots.acquire()
+            connection = yield from self._next()
+            if connection is None:
+                return
+            connection.setblocking(False)
+            session = self._context.loop.start(self._session(connection))
+            self._sessions.add(session)
+            session.done.on_set(partial(self._end, session, connection))
 
-    async def _handshake(self) -> socket.socket | None:
-        data, ancillary, _, _ = await self._datagrams.recvmsg(
-            len(wire.HANDSHAKE), socket.CMSG_SPACE(4 * wire.MAX_DESCRIPTORS)
-        )
-        fds = received_descriptors(ancillary)
-        if not data and not fds and self._hung_up():
-            raise EOFError
-        if len(fds) == 1:
+    def _next(self) -> Task[socket.socket | None]:
+        """The connection of the next who asks; None: nobody can any more."""
+        while True:
+            yield Wait(readable=self._datagrams.fileno())
             try:
-                return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=fds[0])
+                data, fds = rights.receive(self._datagrams, len(wire.HANDSHAKE), 1)
+                if fds:
+                    return _stream(fds[0])
+                if not data and self._hung_up():
+                    return None
+                log.warning("a handshake was dropped: no descriptor came along")
+            except BlockingIOError:
+                continue
             except OSError as error:
-                log.warning("the handshake carried no socket: %s", error)
-        else:
-            log.warning("expected 1 fd in datagram handshake, got %d", len(fds))
-        for fd in fds:
-            os.close(fd)
-        return None
+                log.warning("a handshake was dropped: %s", error)
 
     def _hung_up(self) -> bool:
         # An empty message of a live peer looks the same to recvmsg.
@@ -95,15 +120,17 @@ class Broker:
         poll.register(self._datagrams.fileno(), 0)
         return any(found & select.POLLHUP for _, found in poll.poll(0))
 
-    async def _session(self, connection: socket.socket) -> None:
-        connection.setblocking(False)
+    def _session(self, connection: socket.socket) -> Task[None]:
         try:
-            with trio.socket.from_stdlib_socket(connection) as stream, ExitStack() as stack:
-                await Session(self._context, stream, self._large, stack).run()
-        except (wire.WireError, OSError, trio.TooSlowError) as error:
+            with ExitStack() as stack:
+                yield from Session(self._context, connection, self._large, stack).run()
+        except (wire.WireError, OSError) as error:
             log.warning("an exec request was dropped: %s", str(error) or type(error).__name__)
-        finally:
-            self._slots.release()
+
+    def _end(self, session: Running, connection: socket.socket) -> None:
+        self._sessions.discard(session)
+        connection.close()
+        self._slots.release()
 
 
 class Session:
@@ -113,46 +140,59 @@ class Session:
     """
 
     def __init__(
-        self,
-        context: Context,
-        stream: trio.socket.SocketType,
-        large: trio.Semaphore,
-        stack: ExitStack,
+        self, context: Context, stream: socket.socket, large: Slots, stack: ExitStack
     ) -> None:
         self._context = context
         self._stream = stream
         self._large = large
         self._stack = stack
         self._is_large = False
+        self._until = time.monotonic() + _REQUEST_SECONDS
+        credentials = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEERCRED.size)
+        self._peer = int(_PEERCRED.unpack(credentials)[0])
 
-    async def run(self) -> None:
-        """Serve the request; raises WireError, OSError or TooSlowError when the peer misbehaves."""
-        with trio.fail_after(_REQUEST_SECONDS):
-            request = requests.decode_request((await self._frame())[0])
+    def run(self) -> Task[None]:
+        """Serve the request; raises WireError or OSError when the peer misbehaves."""
+        request = requests.decode_request((yield from self._frame())[0])
         with ExitStack() as stack:
             # As the caller sees them: its working directory, its /proc/self.
-            view = View(self._peer(), self._peer())
+            view = View(self._peer, self._peer)
             stack.callback(view.close)
             workdir = _directory(view, request.workdir)
             stack.callback(os.close, workdir)
             opened = _open(view, workdir, request)
             if opened is None:
                 # The kernel will tell the caller what is wrong with it, in the sandbox.
-                await self._answer(request, Run())
+                yield from self._answer(request, Run())
                 return
             stack.callback(opened.close)
-            verdict = await self._judge(request, opened, os.readlink(f"/proc/self/fd/{workdir}"))
+            cwd = os.readlink(f"/proc/self/fd/{workdir}")
+            verdict = yield from self._judge(request, opened, cwd)
             if not isinstance(verdict, Escalate):
-                await self._answer(request, verdict)
+                yield from self._answer(request, verdict)
                 return
             # Once told, the wrapper holds signals back while it lends its descriptors.
-            inherited = caller.inherited(self._peer())
-            await self._answer(request, verdict)
-            request.argv = list(verdict.called(tuple(request.argv)))
-            await self._escalate(request, opened, workdir, inherited, stack)
+            inherited = caller.inherited(self._peer)
+            yield from self._answer(request, verdict)
+            fds, targets = yield from self._lent()
+            for fd in fds:
+                stack.callback(os.close, fd)
+            escalated = Escalated(
+                program=opened.found,
+                asked=absolute(request.file, cwd),
+                argv=verdict.called(tuple(request.argv)),
+                workdir=workdir,
+                environment=request.env,
+                descriptors=tuple(zip(fds, targets, strict=True)),
+                inherited=inherited,
+            )
+            result = yield from self._run(escalated)
+            if not request.extended and result.signal is not None:
+                result = wire.SuperExecResult(result.exit_code)
+            yield from self._send(wire.frame(wire.encode_result(result)))
 
-    async def _judge(self, request: wire.EscalateRequest, opened: Opened, cwd: str) -> Settled:
-        pid = self._peer()
+    def _judge(self, request: wire.EscalateRequest, opened: Opened, cwd: str) -> Task[Settled]:
+        pid = self._peer
         subject = self._subject(request, opened, cwd)
         decided = decide(self._context.judgement, subject)
         if leaves_untrusted(subject, decided):
@@ -160,7 +200,7 @@ class Session:
                 opened.program = sealed(opened.found)
             except OSError as error:
                 decided = unfixed(subject, error)
-        verdict = await settle(
+        verdict = yield from settle(
             self._context,
             subject,
             decided,
@@ -170,10 +210,6 @@ class Session:
         if self._context.trace is not None:
             self._context.trace(pid, subject, decided, verdict)
         return verdict
-
-    def _peer(self) -> int:
-        credentials = self._stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEERCRED.size)
-        return int(_PEERCRED.unpack(credentials)[0])
 
     def _subject(self, request: wire.EscalateRequest, opened: Opened, cwd: str) -> ExecRequest:
         argv = tuple(request.argv)
@@ -188,86 +224,102 @@ class Session:
             loaded=opened.loaded,
         )
 
-    async def _answer(self, request: wire.EscalateRequest, verdict: Settled) -> None:
+    def _answer(self, request: wire.EscalateRequest, verdict: Settled) -> Task[None]:
         reason = verdict.reason if isinstance(verdict, Deny) else None
         response = wire.EscalateResponse(type(verdict).__name__, reason, request.extended)
-        await self._send(wire.frame(wire.encode_response(response)))
+        yield from self._send(wire.frame(wire.encode_response(response)))
 
-    async def _escalate(
-        self,
-        request: wire.EscalateRequest,
-        opened: Opened,
-        workdir: int,
-        inherited: caller.Inherited,
-        stack: ExitStack,
-    ) -> None:
-        with trio.fail_after(_REQUEST_SECONDS):
-            payload, fds = await self._frame(wire.MAX_DESCRIPTORS)
-        for fd in fds:
-            stack.callback(os.close, fd)
-        targets = requests.decode_descriptors(payload, len(fds))
-        escalated = Escalated(
-            program=opened.found,
-            asked=absolute(request.file, os.readlink(f"/proc/self/fd/{workdir}")),
-            argv=tuple(request.argv),
-            workdir=workdir,
-            environment=request.env,
-            descriptors=tuple(zip(fds, targets, strict=True)),
-            inherited=inherited,
-        )
-        result = await run_outside(self._context, escalated, self._signals)
-        if not request.extended and result.signal is not None:
-            result = wire.SuperExecResult(result.exit_code)
-        await self._send(wire.frame(wire.encode_result(result)))
-
-    async def _signals(self) -> int | None:
-        """The next signal the stand-in relays; None once it has gone."""
+    def _lent(self) -> Task[tuple[list[int], list[int]]]:
+        """The descriptors that the wrapper lends, and their numbers in the program."""
+        self._until = time.monotonic() + _REQUEST_SECONDS
+        payload, fds = yield from self._frame(wire.MAX_DESCRIPTORS)
         try:
-            return requests.decode_signal((await self._frame())[0])
-        except (wire.WireError, OSError):
-            return None
+            return fds, requests.decode_descriptors(payload, len(fds))
+        except BaseException:
+            _close(fds)
+            raise
 
-    async def _frame(self, descriptors: int = 0) -> tuple[bytes, list[int]]:
-        header, fds = await self._exactly(wire.HEADER_SIZE, descriptors)
+    def _run(self, escalated: Escalated) -> Task[wire.SuperExecResult]:
+        outside = yield from start_outside(self._context, escalated)
+        relaying = self._context.loop.start(self._relay(outside))
+        try:
+            return (yield from outside.result())
+        finally:
+            relaying.cancel()
+            outside.end()
+
+    def _relay(self, outside: Outside) -> Task[None]:
+        """Pass on the signals the stand-in relays; once it has gone, nobody awaits the program."""
+        self._until = inf
+        try:
+            while True:
+                # One that sends them without end keeps nobody else waiting.
+                yield Wait(readable=self._stream.fileno())
+                outside.signal(requests.decode_signal((yield from self._frame())[0]))
+        except (wire.WireError, OSError):
+            outside.signal(SIGKILL)
+
+    def _frame(self, descriptors: int = 0) -> Task[tuple[bytes, list[int]]]:
+        header, fds = yield from self._exactly(wire.HEADER_SIZE, descriptors)
         try:
             length = wire.payload_length(header)
             if length > _LARGE and not self._is_large:
-                await self._large.acquire()
+                _in_time((yield from self._large.acquire(self._until)))
                 self._is_large = True
                 self._stack.callback(self._large.release)
-            payload, _ = await self._exactly(length, 0)
+            payload, _ = yield from self._exactly(length, 0)
         except BaseException:
-            for fd in fds:
-                os.close(fd)
+            _close(fds)
             raise
         return payload, fds
 
-    async def _exactly(self, length: int, descriptors: int) -> tuple[bytes, list[int]]:
-        space = socket.CMSG_SPACE(4 * descriptors) if descriptors else 0
+    def _exactly(self, length: int, descriptors: int) -> Task[tuple[bytes, list[int]]]:
         # Made once, at its size: one that grows is copied, and leaves holes twice as large.
         data, fds, filled = bytearray(length), list[int](), 0
         try:
             while filled < length:
-                free = memoryview(data)[filled : filled + _CHUNK]
-                count, ancillary, flags, _ = await self._stream.recvmsg_into(
-                    [free], space, socket.MSG_CMSG_CLOEXEC
-                )
-                fds += received_descriptors(ancillary)
-                if flags & socket.MSG_CTRUNC and descriptors:
-                    raise wire.WireError(f"more than {descriptors} fds in one message")
-                if not count:
+                size = min(length - filled, _CHUNK)
+                try:
+                    text, more = rights.receive(self._stream, size, descriptors - len(fds))
+                except BlockingIOError:
+                    _in_time((yield Wait(readable=self._stream.fileno(), until=self._until)))
+                    continue
+                fds += more
+                if not text:
                     raise wire.WireError("the peer closed the connection within a frame")
-                filled += count
+                data[filled : filled + len(text)] = text
+                filled += len(text)
         except BaseException:
-            for fd in fds:
-                os.close(fd)
+            _close(fds)
             raise
         return bytes(data), fds
 
-    async def _send(self, data: bytes) -> None:
+    def _send(self, data: bytes) -> Task[None]:
         view = memoryview(data)
         while view:
-            view = view[await self._stream.send(view) :]
+            try:
+                view = view[self._stream.send(view) :]
+            except BlockingIOError:
+                yield Wait(writable=self._stream.fileno())
+
+
+def _in_time(came: bool) -> None:
+    if not came:
+        raise TimeoutError("it did not come in time")
+
+
+def _close(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)
+
+
+def _stream(fd: int) -> socket.socket:
+    """The connection that was handed over; raises OSError, and closes it, if it is none."""
+    try:
+        return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=fd)
+    except OSError:
+        os.close(fd)
+        raise
 
 
 def _directory(view: View, path: str) -> int:
@@ -292,16 +344,3 @@ def _open(view: View, workdir: int, request: wire.EscalateRequest) -> Opened | N
         return opened
     opened.close()
     return None
-
-
-def received_descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
-    """The descriptors in the control messages of one recvmsg, made close-on-exec: unix(7)."""
-    fds = [
-        fd
-        for level, kind, data in ancillary
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS
-        for (fd,) in struct.iter_unpack("i", data[: len(data) // 4 * 4])
-    ]
-    for fd in fds:
-        os.set_inheritable(fd, False)
-    return fds

@@ -2,24 +2,22 @@
 
 import os
 import resource
-import signal
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-
-import trio
+from errno import ENOENT
 
 from codex_multitool.escalation import wire
 from codex_multitool.escalation.caller import Inherited
 from codex_multitool.escalation.context import Context
-from codex_multitool.escalation.guard import Absence
 from codex_multitool.escalation.identity import redirectable, untrusted
+from codex_multitool.escalation.watch import Absence
 from codex_multitool.interception.descriptors import tell
 from codex_multitool.interception.program import Kind, Program
-from codex_multitool.launcher.pool import LauncherError, Process, Spawn
+from codex_multitool.launcher.spawn import NotStartedError, Process, Spawn
+from codex_multitool.loop import Task, Wait
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
-_ENOENT = 2
 # Its stand-in is the sandbox's to signal, its working directory perhaps the sandbox's to read: a
 # core would show what the program read, and the variables that the sandbox does not get.
 _NO_CORE = ((resource.RLIMIT_CORE, 0, 0),)
@@ -44,124 +42,97 @@ class Escalated:
     held: int | None = None
 
 
-async def run_outside(
-    context: Context,
-    escalated: Escalated,
-    next_signal: Callable[[], Awaitable[int | None]],
-) -> wire.SuperExecResult:
-    """Run the program to its end. next_signal: what to pass on to it; None ends it."""
-    outside = await start_outside(context, escalated)
-    try:
-        return await outside.relaying(next_signal)
-    finally:
-        await outside.end()
+def start_outside(context: Context, escalated: Escalated) -> Task["Outside"]:
+    """Start the program; whoever has it must `end` it.
 
-
-async def start_outside(context: Context, escalated: Escalated) -> "Outside":
-    """Start the program; whoever has it must `end` it. Raises OSError."""
-    inherited, program = escalated.inherited, escalated.program
-    path = _executed_path(program, escalated.asked, context.writable)
-    environment, refused = await context.surroundings.environment(
-        path, escalated.argv, escalated.environment, context.writable
+    That it cannot be executed is said on its stderr, and told by how it has ended. Raises OSError
+    if its environment cannot be made.
+    """
+    path = _executed_path(escalated.program, escalated.asked, context.writable)
+    environment, refused = yield from context.surroundings.environment(
+        context.start, path, escalated.argv, escalated.environment, context.writable
     )
     if refused:
         context.note(f"{path} ran outside without the caller's {'; '.join(refused)}")
+    workdir = _path_of(escalated.workdir)
+    absence = yield from context.watch.leaving(workdir, escalated.argv[1:], escalated.held)
+    try:
+        process = _started(context, escalated, path, environment)
+    except BaseException:
+        absence.lost()
+        raise
+    return Outside(process, absence)
+
+
+def _started(
+    context: Context, escalated: Escalated, path: str, environment: Mapping[str, str]
+) -> Process:
+    inherited, program = escalated.inherited, escalated.program
     script = program.kind is Kind.SCRIPT
     # A script asks for its own name: it gets it, unless the sandbox could put another file there.
     by_name = script and untrusted(program, context.writable) is None
-    started = False
     with ExitStack() as stack:
         workdir, executed = escalated.workdir, program.fd
         if context.own_mounts:
             workdir, executed = _through_our_mounts((workdir, executed), stack)
-        absence = await context.watch.leaving(
-            _path_of(escalated.workdir), escalated.argv[1:], escalated.held
+        spawn = Spawn(
+            path=os.fsencode(path),
+            argv=[os.fsencode(word) for word in escalated.argv],
+            environment={os.fsencode(k): os.fsencode(v) for k, v in environment.items()},
+            workdir=workdir,
+            descriptors=escalated.descriptors,
+            program=None if by_name else executed,
+            script=script,
+            umask=inherited.umask,
+            nice=inherited.nice,
+            blocked=inherited.blocked,
+            ignored=inherited.ignored,
+            limits=_NO_CORE,
         )
-        stack.callback(lambda: None if started else absence.over())
-        process = await _spawned(
-            context,
-            escalated,
-            Spawn(
-                path=os.fsencode(path),
-                argv=[os.fsencode(word) for word in escalated.argv],
-                environment={os.fsencode(k): os.fsencode(v) for k, v in environment.items()},
-                workdir=workdir,
-                descriptors=escalated.descriptors,
-                program=None if by_name else executed,
-                script=script,
-                umask=inherited.umask,
-                nice=inherited.nice,
-                blocked=inherited.blocked,
-                ignored=inherited.ignored,
-                limits=_NO_CORE,
-            ),
-        )
-        started = True
-    return Outside(context, process, escalated, path, absence)
+        try:
+            return context.start(spawn)
+        except NotStartedError as error:
+            _say(context, escalated, f"{path}: {error}")
+            return _ended(_NOT_FOUND if error.errno == ENOENT else _NOT_EXECUTABLE)
 
 
-async def _spawned(context: Context, escalated: Escalated, spawn: Spawn) -> Process:
-    try:
-        return await context.launcher.spawn(spawn)
-    except LauncherError as error:
-        _say(context, escalated, f"{os.fsdecode(spawn.path)}: {error}")
-        raise OSError(error.errno, str(error)) from None
+def _ended(code: int) -> Process:
+    """In place of a program that did not start: as a shell tells of it."""
+    process = Process(0, lambda _pid, _number: None)
+    process.end(code << 8)  # wait(2)
+    return process
 
 
 class Outside:
-    """An escalated program at work."""
+    """An escalated program at work. ended: set once it has been reaped."""
 
-    def __init__(
-        self,
-        context: Context,
-        process: Process,
-        escalated: Escalated,
-        path: str,
-        absence: Absence,
-    ) -> None:
-        self._context = context
-        self._launcher = context.launcher
+    def __init__(self, process: Process, absence: Absence) -> None:
         self._process = process
-        self._escalated = escalated
-        self._path = path
         self._absence = absence
+        self._over = False
+        self.ended = process.ended
 
-    async def result(self) -> wire.SuperExecResult:
-        """How it ended, once it has; whether it could be started is said on its stderr."""
-        try:
-            status = await self._process.wait()
-            self._absence.over()
-        except LauncherError as error:
-            code = _NOT_FOUND if error.errno == _ENOENT else _NOT_EXECUTABLE
-            _say(self._context, self._escalated, f"{self._path}: {error}")
-            return wire.SuperExecResult(code)
+    def result(self) -> Task[wire.SuperExecResult]:
+        """How it ended, once it has."""
+        yield Wait(event=self.ended)
+        yield from self._absence.over()
+        self._over = True
+        status = self._process.status
+        assert status is not None, "what has ended has a status"
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
             return wire.SuperExecResult(128 + number, number)
         return wire.SuperExecResult(os.WEXITSTATUS(status))
 
-    async def relaying(
-        self, next_signal: Callable[[], Awaitable[int | None]]
-    ) -> wire.SuperExecResult:
-        """The same, and signals are passed on until then; None in their place ends it."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._relay, next_signal)
-            result = await self.result()
-            nursery.cancel_scope.cancel()
-        return result
+    def signal(self, number: int) -> None:
+        """Pass on a signal to its process group, unless it has ended."""
+        self._process.signal(number)
 
-    async def end(self) -> None:
+    def end(self) -> None:
         """Kill it if it has not ended: nobody is left to hear how it does."""
-        if not self._process.ended.is_set():
-            with trio.CancelScope(shield=True):
-                await self._launcher.signal(self._process, signal.SIGKILL)
-        self._absence.over()
-
-    async def _relay(self, next_signal: Callable[[], Awaitable[int | None]]) -> None:
-        while (number := await next_signal()) is not None:
-            await self._launcher.signal(self._process, number)
-        # The stand-in has gone: nobody is left to hear how the program ends.
-        await self._launcher.signal(self._process, signal.SIGKILL)
+        self._process.kill()
+        if not self._over:
+            self._absence.lost()
 
 
 def _path_of(fd: int) -> str:

@@ -3,7 +3,7 @@
 Both ways of interception bring their execs here.
 """
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from codex_multitool.escalation.caller import OwnShell
@@ -19,10 +19,11 @@ from codex_multitool.escalation.decide import (
     unless_agreed,
 )
 from codex_multitool.escalation.decide import Verdict as Decided
-from codex_multitool.escalation.guard import Finding, Guard, Watch
 from codex_multitool.escalation.protected import Change, told
 from codex_multitool.escalation.surroundings import Surroundings
-from codex_multitool.launcher.pool import Launcher
+from codex_multitool.escalation.watch import Finding, NoWatch, Watch
+from codex_multitool.launcher.spawn import Start
+from codex_multitool.loop import Loop, Task
 
 _MAX_ROUNDS = 4  # questions about one exec while protected names go on changing
 
@@ -62,35 +63,36 @@ class Verdict:
 class Context:
     """What the judging of one command works with.
 
-    ask: puts a question, returns (accept | decline | cancel | unavailable, reason or None).
-    record: takes every verdict worth telling; note: whatever else the reader of the result should
-    know. writable: directories the sandbox may write now, or could at any time before. own_shell:
-    the call's shell. watch: over the protected names. own_mounts: whether the sandbox has mounts
-    of its own for them. trace: takes every exec, if given, as (process id, request, what `decide`
-    said, final verdict).
+    start: starts programs outside. loop: drives what goes on meanwhile. ask: puts a question,
+    returns (accept | decline | cancel | unavailable, reason or None). record: takes every verdict
+    worth telling; note: whatever else the reader of the result should know. writable: directories
+    the sandbox may write now, or could at any time before. own_shell: the call's shell. watch:
+    over the protected names. own_mounts: whether the sandbox has mounts of its own for them.
+    trace: takes every exec, if given, as (process id, request, what `decide` said, final verdict).
     """
 
     judgement: Judgement
-    launcher: Launcher
     surroundings: Surroundings
-    ask: Callable[[Question], Awaitable[tuple[str, str | None]]]
+    start: Start
+    loop: Loop
+    ask: Callable[[Question], Task[tuple[str, str | None]]]
     record: Callable[[Verdict], None]
     note: Callable[[str], None]
     writable: Collection[str]
     own_shell: Callable[[], OwnShell]
-    watch: Watch = field(default_factory=lambda: Guard().begin(()))
+    watch: Watch = field(default_factory=NoWatch)
     own_mounts: bool = False
     trace: Trace | None = None
 
 
-async def settle(
+def settle(
     context: Context,
     request: ExecRequest,
     verdict: Decided,
     *,
     of_own_shell: Callable[[OwnShell], bool],
     unchanged: Callable[[], bool],
-) -> Settled:
+) -> Task[Settled]:
     """The final verdict on one exec, given what `decide` said; asks and records.
 
     of_own_shell: whether the exec is done by the call's own shell itself.
@@ -101,21 +103,21 @@ async def settle(
         return Run()
     asked = ""
     for _ in range(_MAX_ROUNDS):
-        finding = context.watch.look(request.workdir) if leaves(verdict) else None
+        finding = (yield from context.watch.look(request.workdir)) if leaves(verdict) else None
         if finding:
             verdict = unless_agreed(verdict, told(finding.changes))
         if not isinstance(verdict, Ask):
             return conclude(context, request, _checked(request, verdict, unchanged), asked)
         asked = verdict.because
-        verdict = await _answered(context, request, verdict, finding)
+        verdict = yield from _answered(context, request, verdict, finding)
         if isinstance(verdict, Escalate) and finding:
             context.watch.agree(finding)
     return conclude(context, request, Deny(f"{asked}, again and again"), asked)
 
 
-async def _answered(
+def _answered(
     context: Context, request: ExecRequest, ask: Ask, finding: Finding | None
-) -> Settled:
+) -> Task[Settled]:
     rule = ask.accepted if isinstance(ask.accepted, Escalate) else None
     question = Question(
         rule.name if rule else request.programs[0],
@@ -126,7 +128,7 @@ async def _answered(
         changes=finding.changes if finding else (),
         justification=rule.justification if rule else None,
     )
-    action, reason = await context.ask(question)
+    action, reason = yield from context.ask(question)
     return resolve(ask, action, reason)
 
 

@@ -12,8 +12,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import trio
-
 from codex_multitool.escalation import protected
 from codex_multitool.escalation.newcomers import Newcomers
 from codex_multitool.escalation.protected import Change, Snapshot, within
@@ -21,6 +19,8 @@ from codex_multitool.escalation.protected_look import look
 from codex_multitool.escalation.rest import rest
 from codex_multitool.escalation.unwatched import Unwatched
 from codex_multitool.escalation.vigil import Threads, Vigil
+from codex_multitool.escalation.watch import Finding
+from codex_multitool.loop import Event
 
 _CLOCK_REALTIME_COARSE = 5  # linux/time.h: the one that files get
 _PAUSES = tuple(
@@ -33,18 +33,12 @@ _MAX_PLACES = 128  # watched at a time, besides the roots and the way to where a
 _MAX_UNSEEN = 5  # told in one result
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What differs now from what was agreed on; empty: nothing. state: what agreeing agrees to."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Departure:
+    """A program that runs outside, of the command that `watch` is of. held: see `Watch.leaving`."""
 
-    changes: tuple[Change, ...]
-    state: Snapshot
-
-    def __bool__(self) -> bool:
-        return bool(self.changes)
-
-
-_NOTHING = Finding((), {})
+    watch: object
+    held: int | None
 
 
 class Guard:
@@ -66,20 +60,21 @@ class Guard:
         self._known: dict[str, None] = {}  # places watched whenever a command could write them
         self._told: set[Change] = set()
         self._told_unseen: set[tuple[str, str]] = set()
-        self._trees: dict[Watch, int] = {}  # below whose process commands run
+        self._trees: dict[object, int] = {}  # by watch, below which process its command runs
         self._vigil: Vigil | None = None  # while programs are outside
-        self._outside: list[Absence] = []
+        self._outside: list[Departure] = []
         self._company = self._asleep = self._restless = False
         self._newcomers = Newcomers(self._unwatched)
         self._sampled = self._moved = 0.0
         self._since = self._idle_since = 0
-        self.departed = trio.Event()
+        self.departed = Event()  # a program is outside; another one when none is any more
 
-    def begin(self, roots: Iterable[str], workdir: str = "") -> "Watch":
-        """A command that may write beneath `roots` is about to start; end the watch with it."""
+    def begin(self, roots: Iterable[str], workdir: str = "") -> frozenset[Change]:
+        """A command that may write beneath `roots` is about to start; `end` with it.
+
+        Returns which changes results have told already.
+        """
         given = tuple(map(os.path.realpath, roots))
-        if not given:
-            return Watch(self, frozenset(self._told), writes=False)
         if not self._running and not (self._differs and self.look()):
             self._places, self._agreed, self._roots = {}, {}, ()
             self._doubts.clear()
@@ -97,7 +92,7 @@ class Guard:
             self._unwatched.open(root, now)
         self._running += 1
         self._begun += 1
-        return Watch(self, frozenset(self._told), writes=True)
+        return frozenset(self._told)
 
     def _way_to(self, directory: str) -> Iterator[str]:
         """The directories from `directory` up to its writable root."""
@@ -137,8 +132,10 @@ class Guard:
         tops = [os.path.join(place, name) for place in oldest for name in protected.NAMES]
         self._agreed = {path: it for path, it in self._agreed.items() if not within(path, tops)}
 
-    def end(self, watch: "Watch") -> None:
+    def end(self, watch: object) -> None:
         """A command that could write has ended, with all its processes."""
+        for departure in [it for it in self._outside if it.watch is watch]:
+            self.returned(departure)
         self._running -= 1
         self._trees.pop(watch, None)
         if not self._running:
@@ -148,7 +145,7 @@ class Guard:
     def look(self, workdir: str = "") -> Finding:
         """What differs now, also on the way to where a program works."""
         if not self._running and not self._differs:
-            return _NOTHING
+            return Finding(state={})
         if workdir and workdir not in self._places:
             self._watch(self._way_to(workdir))
         state = look(self._places, self._roots) if self._vigil is None else self.sample()
@@ -176,7 +173,7 @@ class Guard:
 
     # While programs are outside
 
-    def runs_below(self, watch: "Watch", process: int) -> None:
+    def runs_below(self, watch: object, process: int) -> None:
         """The command's processes are all below this one, which is none of the sandbox."""
         self._trees[watch] = process
 
@@ -207,25 +204,31 @@ class Guard:
                 return
             yield pause
 
-    def depart(self, absence: "Absence", workdir: str, words: Sequence[str]) -> None:
+    def depart(
+        self, watch: object, workdir: str, words: Sequence[str], held: int | None
+    ) -> Departure:
         """A program is about to start outside."""
-        assert self._vigil is not None, "the first slice has begun"
+        if self._vigil is None:
+            self.cut()  # the one before ended while this one waited for the sandbox to sleep
+        assert self._vigil is not None
         self._newcomers.expect(workdir, words, self._roots, self._places)
-        self._outside.append(absence)
-        if absence.held is not None:
-            self._vigil.held.append(absence.held)
+        departure = Departure(watch, held)
+        self._outside.append(departure)
+        if held is not None:
+            self._vigil.held.append(held)
         self.departed.set()
+        return departure
 
-    def returned(self, absence: "Absence") -> None:
+    def returned(self, departure: Departure) -> None:
         """A program outside has ended, and nobody in the sandbox has been told."""
-        if absence not in self._outside or self._vigil is None:
+        if departure not in self._outside or self._vigil is None:
             return
         self.sample()
         self._learn()
-        self._outside.remove(absence)
+        self._outside.remove(departure)
         self._moved = self._sampled  # its caller will run
-        if absence.held is not None:
-            self._vigil.held.remove(absence.held)
+        if departure.held is not None:
+            self._vigil.held.remove(departure.held)
         self._end_alone()
 
     def sample(self) -> Snapshot:
@@ -281,7 +284,8 @@ class Guard:
         self._unwatched.others_wrote(self._since, time.time_ns())
         self._vigil, self._newcomers = None, Newcomers(self._unwatched)
         self._outside.clear()
-        self.departed = trio.Event()
+        if self.departed.is_set:
+            self.departed = Event()
 
     def notes(self, finding: Finding, known: frozenset[Change], *, left: bool) -> list[str]:
         """What the reader of a result must be told, once.
@@ -306,84 +310,3 @@ class Guard:
             self._told_unseen.add((path, why))
             notes.append(f"what is written to {protected.printable(path)} is not noticed: {why}")
         return notes
-
-
-class Watch:
-    """One command's part in it. writes: whether its sandbox may write anything protected."""
-
-    def __init__(self, guard: Guard, known: frozenset[Change], *, writes: bool) -> None:
-        self._guard = guard
-        self._known = known
-        self._writes = writes
-        self._left = False
-
-    def runs_below(self, process: int) -> None:
-        """The command's processes will all be below this one, which is none of the sandbox."""
-        if self._writes:
-            self._guard.runs_below(self, process)
-
-    def look(self, workdir: str) -> Finding:
-        """What differs now, also on the way to where a program works, a canonical path."""
-        return self._guard.look(workdir)
-
-    def agree(self, finding: Finding) -> None:
-        """A human agreed to what was found."""
-        self._guard.agree(finding)
-
-    def standing(self) -> list[tuple[bytes, bool]]:
-        """What a mount namespace can keep from the command: see `Spawn.mounts`."""
-        if not self._writes:
-            return []
-        found = protected.standing(self._guard.look().state)
-        return [(os.fsencode(path), whole) for path, whole in found]
-
-    async def leaving(self, workdir: str, words: Sequence[str], held: int | None) -> "Absence":
-        """A program of the command is about to start outside its sandbox.
-
-        held: its caller, if that can do nothing of its own any more.
-        """
-        self._left = True
-        absence = Absence(self._guard, held)
-        if self._writes:
-            for pause in self._guard.pauses():
-                # Its caller's parent is about to wait for it.
-                await trio.sleep(pause)
-            self._guard.depart(absence, workdir, words)
-        return absence
-
-    async def attend(self) -> None:
-        """Tell apart who writes what while programs are outside; as long as the command runs."""
-        while self._writes:
-            await self._guard.departed.wait()
-            await trio.sleep(self._guard.attend())
-
-    def notes(self, *, ended: bool) -> list[str]:
-        """What the result of the command must tell. ended: no process of it is left."""
-        if not self._writes:
-            return []
-        notes = self._guard.notes(self._guard.look(), self._known, left=self._left)
-        if ended:
-            self._release()
-        return notes
-
-    def end(self) -> None:
-        """No process of the command is left."""
-        if self._writes:
-            self._guard.look()
-            self._release()
-
-    def _release(self) -> None:
-        self._writes = False
-        self._guard.end(self)
-
-
-class Absence:
-    """A program that runs outside. held: its caller, if that can do nothing of its own."""
-
-    def __init__(self, guard: Guard, held: int | None) -> None:
-        self._guard = guard
-        self.held = held
-
-    def over(self) -> None:
-        """It has ended, and nobody in the sandbox has been told."""
-        self._guard.returned(self)

@@ -1,18 +1,19 @@
 """The environment in which an escalated program starts, and what of its caller's was refused."""
 
 import os
-import subprocess
 import time
 from collections.abc import Collection, Mapping, Sequence
-
-import trio
+from contextlib import ExitStack
 
 from codex_multitool.escalation.environment import EscalatedEnvironment, escalated_environment
 from codex_multitool.escalation.git_guards import git_guards, settings
 from codex_multitool.escalation.identity import redirectable, replaceable, untrusted
 from codex_multitool.interception.program import Kind, examine
+from codex_multitool.launcher.spawn import NotStartedError, Spawn, Start
+from codex_multitool.loop import Task, Wait
 
 _GIT_SECONDS = 10.0
+_CHUNK = 1 << 16
 _MOMENT = 1.0  # seconds for which an environment holds again: see identity.redirectable()
 
 
@@ -39,18 +40,22 @@ class Surroundings:
         self._git: Sequence[tuple[str, str]] | None = None
         self._latest: tuple[object, float, EscalatedEnvironment] | None = None
 
-    async def environment(
+    def environment(
         self,
+        start: Start,
         program: str,
         argv: Sequence[str],
         caller: Mapping[str, str],
         writable: Collection[str],
-    ) -> tuple[dict[str, str], tuple[str, ...]]:
-        """The environment for `program`; and what was kept from it, each with its reason."""
+    ) -> Task[tuple[dict[str, str], tuple[str, ...]]]:
+        """The environment for `program`; and what was kept from it, each with its reason.
+
+        start: starts git, if its settings must be asked for. Raises OSError if it cannot be.
+        """
         escalated = self._escalated(caller, writable)
         environment = dict(escalated.environment)
         if git_guards(program, argv[1:], environment):
-            own = await self._own_git(writable)
+            own = yield from self._own_git(start, writable)
             environment.update(git_guards(program, argv[1:], environment, own=own))
         # What the caller never had, it did not lose.
         lost = (
@@ -75,12 +80,14 @@ class Surroundings:
         self._latest = asked, now + _MOMENT, escalated
         return escalated
 
-    async def _own_git(self, writable: Collection[str]) -> Sequence[tuple[str, str]]:
+    def _own_git(self, start: Start, writable: Collection[str]) -> Task[Sequence[tuple[str, str]]]:
         if self._git is None:
             # What the sandbox could make of PATH and the loader's variables counts here, too.
             environment = self._escalated(self._server, writable).environment
             git = _trusted(environment.get("PATH", ""), "git", writable)
-            self._git = () if git is None else settings(await _listing(git, environment))
+            self._git = (
+                () if git is None else settings((yield from _listing(start, git, environment)))
+            )
         return self._git
 
 
@@ -106,20 +113,42 @@ def _trusted(path: str, name: str, writable: Collection[str]) -> int | None:
     return None
 
 
-async def _listing(git: int, environment: Mapping[str, str]) -> bytes:
-    try:
-        with trio.move_on_after(_GIT_SECONDS):
-            done = await trio.run_process(
-                ["git", "config", "--list", "--null"],
-                executable=f"/proc/self/fd/{git}",
-                pass_fds=(git,),
-                cwd="/",
-                env=dict(environment),
-                capture_stdout=True,
-                stderr=subprocess.DEVNULL,
-                check=False,
-            )
-            return done.stdout
-    finally:
-        os.close(git)
+def _listing(start: Start, git: int, environment: Mapping[str, str]) -> Task[bytes]:
+    """What `git config` lists where no repository is; nothing, if that takes too long."""
+    until = time.monotonic() + _GIT_SECONDS
+    with ExitStack() as stack:
+        stack.callback(os.close, git)
+        reader, writer = os.pipe()
+        stack.callback(os.close, reader)
+        _start_listing(start, git, environment, writer, stack)
+        listing = b""
+        while (yield Wait(readable=reader, until=until)):
+            text = os.read(reader, _CHUNK)
+            if not text:
+                return listing
+            listing += text
     return b""
+
+
+def _start_listing(
+    start: Start, git: int, environment: Mapping[str, str], output: int, stack: ExitStack
+) -> None:
+    """Start it until `stack` is left. output: closed."""
+    root = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    try:
+        process = start(
+            Spawn(
+                path=os.fsencode(os.readlink(f"/proc/self/fd/{git}")),
+                argv=(b"git", b"config", b"--list", b"--null"),
+                environment={os.fsencode(k): os.fsencode(v) for k, v in environment.items()},
+                workdir=root,
+                descriptors=((output, 1),),
+                program=git,
+            )
+        )
+    except NotStartedError as error:
+        raise OSError(error.errno, str(error)) from None
+    finally:
+        os.close(root)
+        os.close(output)
+    stack.callback(process.kill)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from codex_multitool.escalation.guard import Guard
+from codex_multitool.escalation.local_watch import LocalWatch
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def found(guard: Guard, workdir: Path | str = "") -> list[str]:
 
 def test_nothing_is_looked_at_where_nothing_may_be_written(place: Path) -> None:
     guard = Guard()
-    watch = guard.begin([])
+    watch = LocalWatch(guard, [])
     (place / ".envrc").touch()
     assert found(guard, place) == []
     assert watch.notes(ended=True) == []
@@ -28,11 +29,11 @@ def test_nothing_is_looked_at_where_nothing_may_be_written(place: Path) -> None:
 
 def test_a_finding_stays_until_it_is_agreed_to_and_no_longer(place: Path) -> None:
     guard = Guard()
-    watch = guard.begin([str(place)])
+    watch = LocalWatch(guard, [str(place)])
     (place / ".envrc").touch()
     assert watch.notes(ended=True) != []
     for _ in range(2):
-        watch = guard.begin([str(place)])
+        watch = LocalWatch(guard, [str(place)])
         assert found(guard) == [f"wrote {place}/.envrc"]
         assert watch.notes(ended=True) == []  # told already
     guard.agree(guard.look())
@@ -43,7 +44,7 @@ def test_a_finding_stays_until_it_is_agreed_to_and_no_longer(place: Path) -> Non
 
 def test_what_comes_after_the_look_is_not_agreed_to(place: Path) -> None:
     guard = Guard()
-    guard.begin([str(place)])
+    LocalWatch(guard, [str(place)])
     (place / ".envrc").touch()
     finding = guard.look()
     (place / ".mcp.json").touch()
@@ -53,9 +54,9 @@ def test_what_comes_after_the_look_is_not_agreed_to(place: Path) -> None:
 
 def test_two_commands_at_a_time_have_one_beginning(place: Path) -> None:
     guard = Guard()
-    first = guard.begin([str(place)])
+    first = LocalWatch(guard, [str(place)])
     (place / ".envrc").touch()
-    second = guard.begin([str(place)])
+    second = LocalWatch(guard, [str(place)])
     first.end()
     assert len(second.notes(ended=True)) == 1
 
@@ -67,15 +68,15 @@ def test_another_root_beneath_is_held_to_when_the_first_was_open(place: Path) ->
         folder.mkdir()
     (before / ".envrc").touch()
     time.sleep(0.02)  # the clock that files get has a tick of up to 10 ms: time(7)
-    guard.begin([str(place)]).end()
+    LocalWatch(guard, [str(place)]).end()
     (place / "after/.envrc").touch()
-    guard.begin([str(before), str(place / "after")])
+    LocalWatch(guard, [str(before), str(place / "after")])
     assert found(guard) == [f"wrote {place}/after/.envrc"]
 
 
 def test_places_without_end_are_not_all_looked_at_and_none_is_trusted_for_it(place: Path) -> None:
     guard = Guard()
-    guard.begin([str(place)])
+    LocalWatch(guard, [str(place)])
     folders = [place / str(number) for number in range(600)]
     for folder in folders:
         folder.mkdir()

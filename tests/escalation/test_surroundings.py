@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
-import trio
+import pytest
 
+from codex_multitool.escalation import surroundings as module
 from codex_multitool.escalation.surroundings import Surroundings
+from codex_multitool.launcher.spawn import NotStartedError, Process, Spawn
+from codex_multitool.loop import Loop, Task, sleep
+from tests.escalation.conftest import House
 
 SERVER = {"PATH": "/usr/bin:/bin", "TOKEN": "secret", "LD_PRELOAD": "/lib/own.so", "TZ": "UTC"}
 SHELL = {"PATH": "/usr/bin:/bin", "TZ": "UTC"}
@@ -17,7 +23,14 @@ def started(
     surroundings: Surroundings, caller: Mapping[str, str]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """The environment of a program, and what its caller lost."""
-    return trio.run(surroundings.environment, "/usr/bin/true", ("true",), caller, ("/ws",))
+    return Loop().result(
+        surroundings.environment(no_start, "/usr/bin/true", ("true",), caller, ("/ws",))
+    )
+
+
+def no_start(spawn: Spawn) -> Process:
+    """Nothing is to be asked for."""
+    raise AssertionError(spawn)
 
 
 def test_what_was_withheld_from_the_caller_is_there_as_the_server_has_it() -> None:
@@ -60,3 +73,90 @@ def test_what_is_kept_comes_as_the_caller_has_it() -> None:
     environment, lost = started(surroundings, {**SHELL, "LD_PRELOAD": "/lib/other.so"})
     assert environment["LD_PRELOAD"] == "/lib/other.so"
     assert lost == ()
+
+
+def git_environment(house: House, surroundings: Surroundings) -> dict[str, str]:
+    server = {"PATH": "/usr/bin:/bin"}
+    environment, _ = house.loop.result(
+        surroundings.environment(house.start, "/usr/bin/git", ("git", "log"), server, ("/ws",))
+    )
+    return environment
+
+
+@pytest.fixture
+def gate(house: House) -> Iterator[int]:
+    """What to write a line to for programs to begin."""
+    closed, gate = os.pipe()
+    start = house.start
+
+    def waiting(spawn: Spawn) -> Process:
+        script = (b"sh", b"-c", b'read line; exec "$@"', b"sh", *spawn.argv)
+        slowly = spawn._replace(path=b"/bin/sh", argv=script, program=None)
+        return start(slowly._replace(descriptors=(*spawn.descriptors, (closed, 0))))
+
+    house.start = waiting  # type: ignore[method-assign]
+    yield gate
+    os.close(closed)
+    os.close(gate)
+
+
+def pinned(environment: Mapping[str, str], key: str) -> str:
+    """What a git setting is made to be."""
+    for number in range(int(environment["GIT_CONFIG_COUNT"])):
+        if environment[f"GIT_CONFIG_KEY_{number}"] == key:
+            return environment[f"GIT_CONFIG_VALUE_{number}"]
+    raise KeyError(key)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Surroundings:
+    """Of a user who has git settings."""
+    (tmp_path / ".gitconfig").write_text('[core]\nsshCommand = "ssh -v"\n')
+    return Surroundings({"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)})
+
+
+def test_an_escalated_git_keeps_to_the_users_own_settings_asked_for_once(
+    house: House, own: Surroundings
+) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(2):
+        assert pinned(git_environment(house, own), "core.sshCommand") == "ssh -v"
+    while house.starter.running():
+        house.loop.turn()
+    assert len(house.started) == 1
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_the_loop_goes_on_while_git_is_asked(house: House, own: Surroundings, gate: int) -> None:
+    order: list[str] = []
+
+    def asking() -> Task[None]:
+        yield from own.environment(house.start, "/usr/bin/git", ("git",), {}, ("/ws",))
+        order.append("asked")
+
+    def other() -> Task[None]:
+        while not house.started:
+            yield from sleep(0)
+        order.append("other")
+        os.write(gate, b"\n")
+
+    asked = house.loop.start(asking())
+    house.loop.start(other())
+    house.until(asked.done)
+    assert order == ["other", "asked"]
+
+
+def test_a_git_that_takes_too_long_is_ended_and_has_no_say(
+    house: House, own: Surroundings, gate: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_GIT_SECONDS", 0.01)
+    assert pinned(git_environment(house, own), "core.sshCommand") == "ssh"
+    assert gate
+    while house.starter.running():
+        house.loop.turn()
+
+
+def test_a_git_that_cannot_be_started_is_told(house: House, own: Surroundings) -> None:
+    house.refusal = NotStartedError("no process can be started", 11)
+    with pytest.raises(BlockingIOError, match="no process"):
+        git_environment(house, own)

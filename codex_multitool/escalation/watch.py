@@ -1,0 +1,73 @@
+"""What judging knows of the protected names: who watches them may be another process — pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from codex_multitool.escalation.protected import Change
+from codex_multitool.loop import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What differs now from what was agreed on; empty: nothing.
+
+    state: what agreeing agrees to, known to the watch that it came from.
+    """
+
+    changes: tuple[Change, ...] = ()
+    state: Any = None
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)
+
+
+class Absence(Protocol):
+    """A program that runs outside."""
+
+    def over(self) -> Task[None]:
+        """It has ended, and nobody in the sandbox has been told; they may be when this is done."""
+
+    def lost(self) -> None:
+        """The same in clean-up, at once."""
+
+
+class Watch(Protocol):
+    """One command's part in watching."""
+
+    def look(self, workdir: str, /) -> Task[Finding]:
+        """What differs now, also on the way to where a program works, a canonical path."""
+
+    def agree(self, finding: Finding, /) -> None:
+        """A human agreed to what was found."""
+
+    def leaving(self, workdir: str, words: Sequence[str], held: int | None, /) -> Task[Absence]:
+        """A program of the command is about to start outside its sandbox.
+
+        held: its caller, if that can do nothing of its own any more.
+        """
+
+
+class NoWatch:
+    """Of a command that can write nothing that is protected."""
+
+    def look(self, _workdir: str, /) -> Task[Finding]:
+        """Nothing differs."""
+        yield from ()
+        return Finding()
+
+    def agree(self, _finding: Finding, /) -> None:
+        """There is nothing to agree to."""
+
+    def leaving(self, _workdir: str, _words: Sequence[str], _held: int | None, /) -> Task[Absence]:
+        """Whatever a program writes is nobody's concern."""
+        yield from ()
+        return _Unwatched()
+
+
+class _Unwatched:
+    def over(self) -> Task[None]:
+        yield from ()
+
+    def lost(self) -> None:
+        pass

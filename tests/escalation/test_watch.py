@@ -1,0 +1,97 @@
+"""A command's part in watching: what a front does for it, or a keeper that has nothing to watch."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from codex_multitool.escalation.guard import Guard
+from codex_multitool.escalation.local_watch import LocalAbsence, LocalWatch
+from codex_multitool.escalation.watch import Finding, NoWatch
+from codex_multitool.loop import Loop
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory that a sandbox may write."""
+    return tmp_path.resolve()
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+def leave(loop: Loop, watch: LocalWatch, place: Path) -> LocalAbsence:
+    return loop.result(watch.leaving(str(place), ["x"], None))
+
+
+def test_nothing_is_watched_for_who_can_write_nothing(loop: Loop, place: Path) -> None:
+    for watch in (NoWatch(), LocalWatch(Guard(), [])):
+        assert not loop.result(watch.look(str(place)))
+        absence = loop.result(watch.leaving(str(place), ["x"], None))
+        loop.result(absence.over())
+        absence.lost()
+    assert LocalWatch(Guard(), []).standing() == []
+
+
+def test_what_is_found_is_agreed_to(loop: Loop, place: Path) -> None:
+    watch = LocalWatch(Guard(), [str(place)], str(place))
+    (place / ".envrc").touch()
+    finding = loop.result(watch.look(str(place)))
+    assert [it.path for it in finding.changes] == [f"{place}/.envrc"]
+    watch.agree(finding)
+    assert not loop.result(watch.look(str(place)))
+    watch.end()
+
+
+def test_it_attends_while_a_program_is_outside_and_ends_with_the_command(
+    loop: Loop, place: Path
+) -> None:
+    guard = Guard()
+    watch = LocalWatch(guard, [str(place)])
+    attending = loop.start(watch.attend())
+    first = leave(loop, watch, place)
+    assert guard.departed.is_set
+    loop.result(first.over())
+    first.lost()  # again: nothing
+    # Nobody can be seen to sleep here, so it might have been in company.
+    assert not attending.done.is_set
+    leave(loop, watch, place)
+    watch.end()
+    assert not guard.departed.is_set
+    deadline = time.monotonic() + 60
+    while not attending.done.is_set and time.monotonic() < deadline:
+        loop.turn()
+    assert attending.done.is_set
+
+
+def test_a_command_that_ends_leaves_nobody_outside(loop: Loop, place: Path) -> None:
+    guard = Guard()
+    other = LocalWatch(guard, [str(place)])
+    watch = LocalWatch(guard, [str(place)])
+    lost = leave(loop, watch, place)
+    leave(loop, other, place)
+    watch.end()
+    assert [it.watch for it in guard._outside] == [other]
+    lost.lost()
+    other.end()
+
+
+def test_one_may_leave_after_the_last_came_back_meanwhile(loop: Loop, place: Path) -> None:
+    guard = Guard()
+    watch = LocalWatch(guard, [str(place)])
+    first = leave(loop, watch, place)
+    leaving = watch.leaving(str(place), ["x"], None)
+    next(leaving)  # it waits for the sandbox to sleep
+    first.lost()
+    guard._end_vigil()
+    loop.result(leaving)
+    assert guard.departed.is_set
+    watch.end()
+
+
+def test_a_finding_that_crossed_to_another_process_is_one_still() -> None:
+    assert not Finding(state=7)
