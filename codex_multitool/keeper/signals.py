@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterable
 
 _INFO_BYTES = 128  # sizeof(struct signalfd_siginfo)
+_MOST = 64  # more than there are
 _SET_BYTES = 128  # sizeof(sigset_t) of glibc and musl
 _FLAGS = os.O_CLOEXEC | os.O_NONBLOCK  # SFD_CLOEXEC, SFD_NONBLOCK
 
@@ -27,10 +28,10 @@ class Signals:
 
     def take(self) -> list[int]:
         """The numbers of those that came."""
-        found = []
         try:
-            while info := os.read(self.descriptor, _INFO_BYTES):
-                found.append(int.from_bytes(info[:4], "little"))
+            found = os.read(self.descriptor, _INFO_BYTES * _MOST)
         except BlockingIOError:
-            pass
-        return found
+            return []
+        return [
+            int.from_bytes(found[at : at + 4], "little") for at in range(0, len(found), _INFO_BYTES)
+        ]

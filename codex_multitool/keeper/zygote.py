@@ -10,6 +10,7 @@ import gc
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable
 
 import _prctl  # type: ignore[import-not-found]  # see sandbox/enforce.py
@@ -56,8 +57,12 @@ def run_service(name: str, serve: Callable[[], None]) -> None:
             signal.SIGXFSZ, signal.SIGTSTP,
         ):  # fmt: skip
             signal.signal(number, lambda *_: None)
+        # A fork has it of its parent, and not the descriptor.
+        signal.set_wakeup_fd(-1)
         serve()
         status = 0
+    except Exception:  # noqa: BLE001 — a defect: it costs this process and its command
+        sys.excepthook(*sys.exc_info())
     finally:
         os._exit(status)
 
