@@ -1,6 +1,7 @@
 """The spawners of one keeper: made when a command needs one, and kept for the next of its kind."""
 
 import os
+import resource
 import signal
 import socket
 import struct
@@ -27,6 +28,11 @@ _PATIENCE_SECONDS = 10  # for a spawner to confine itself, or to take a message
 _TIMEVAL = struct.Struct("=qq")
 # Where a patched shell finds its socket: above what scripts and shells use for themselves.
 SOCKET_NUMBER = 197
+
+
+_LIMITS = tuple(
+    value for name, value in vars(resource).items() if name.startswith("RLIMIT_")
+)
 
 
 class LostError(Exception):
@@ -57,6 +63,7 @@ class Spawner:
         self.lacking = tuple(lacking)
         self.confined = confined
         self._children = Children(pid)
+        self._standing = _standing(pid, limits=not confined)
         self._precedents: tuple[object, Precedents] | None = None
 
     def tell(self, request: bytes, fds: Sequence[int]) -> None:
@@ -76,6 +83,15 @@ class Spawner:
         finally:
             if file >= 0:
                 os.close(file)
+
+    def fit(self) -> bool:
+        """Whether it is as it was made: a command may have changed what the next would inherit."""
+        if self.lost:
+            return False
+        try:
+            return _standing(self.pid, limits=not self.confined) == self._standing
+        except OSError:
+            return False  # it has ended
 
     def hear(self) -> tuple[int, int, str] | None:
         """What it says: a kind, a number, a text; None once it is gone, or makes no sense."""
@@ -149,7 +165,7 @@ class Spawners:
         roots = tuple((root, _identity(root)) for root in sandbox.roots)
         key = sandbox.policy, roots, sandbox.mounts, limits
         found = self._kept.get(key)
-        if found is not None and found.lost:
+        if found is not None and not found.fit():
             self._close(self._kept.pop(key))
             found = None
         if found is None:
@@ -238,6 +254,20 @@ def _listener(channel: socket.socket) -> Listener | None:
     listener = Listener(fds[0], machine, killable=number == spawner.KILLABLE)
     listener.sync_wake_up()
     return listener
+
+
+def _standing(pid: int, *, limits: bool) -> tuple[object, ...]:
+    """What others of its user can change of a process, and what it starts inherits.
+
+    limits: those too; where there is a filter, it refuses prlimit(2) of others. Raises OSError.
+    """
+    return (
+        os.getpriority(os.PRIO_PROCESS, pid),
+        os.sched_getscheduler(pid),
+        os.sched_getparam(pid).sched_priority,
+        os.sched_getaffinity(pid),
+        [resource.prlimit(pid, kind) for kind in _LIMITS] if limits else [],
+    )
 
 
 def _identity(path: str) -> tuple[int, int] | None:
