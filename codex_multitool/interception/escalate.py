@@ -8,18 +8,19 @@ the caller again.
 
 import os
 import select
-from collections.abc import Awaitable, Callable
+import signal
+import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from errno import EACCES, ETIMEDOUT
 from typing import Any
-
-import trio
 
 from codex_multitool.escalation import caller
 from codex_multitool.escalation.child import Escalated, Outside, start_outside
 from codex_multitool.escalation.context import Context
 from codex_multitool.escalation.decide import ExecRequest
 from codex_multitool.escalation.identity import absolute, exec_request
+from codex_multitool.escalation.wire import SuperExecResult
 from codex_multitool.interception import descriptors, relay
 from codex_multitool.interception.exec_stop import Steps, take_hold
 from codex_multitool.interception.hold import Hold, Refused
@@ -29,6 +30,7 @@ from codex_multitool.interception.redirect import Turned, end, redirect
 from codex_multitool.interception.resolve import AT_FDCWD
 from codex_multitool.interception.stand_in import StandIn, UnavailableError, stand_in
 from codex_multitool.interception.tracee import ExecSnapshot
+from codex_multitool.loop import Task, Wait
 
 # How long a caller is kept in its exec. A vfork parent sleeps with it, and a signal to it waits.
 _SOON_SECONDS = 0.05
@@ -37,23 +39,23 @@ _CHUNK = 4096
 _HANDING_SECONDS = 10.0
 
 _FAILURES = (UnavailableError, KernelError, OSError)
-Drive = Callable[[Steps[Any], int], Awaitable[Any]]
+Drive = Callable[[Steps[Any], int], Task[Any]]
 
 
-async def escalate(
+def escalate(
     context: Context,
     listener: Listener,
     notification: Notification,
     snapshot: ExecSnapshot,
     drive: Drive,
-) -> None:
+) -> Task[None]:
     """Run the snapshot outside and see the caller to its end. Always answers the notification."""
     with ExitStack() as stack:
         escalation = _Escalation(context, listener, notification, snapshot, drive, stack)
         try:
-            await escalation.run()
+            yield from escalation.run()
         except _FAILURES as error:
-            await escalation.give_up(error)
+            yield from escalation.give_up(error)
 
 
 class _Escalation:
@@ -77,7 +79,7 @@ class _Escalation:
         self._hold: Hold | None = None
         self._pidfd = -1
 
-    async def run(self) -> None:
+    def run(self) -> Task[None]:
         """Raises UnavailableError, KernelError or OSError while the caller is still unanswered."""
         snapshot = self._snapshot
         environment = _environment(snapshot)
@@ -94,9 +96,9 @@ class _Escalation:
         pairs = taken.pairs
         if taken.missing:
             stand = self._stand_in(handing=True)
-            if not await self._become(stand):
+            if not (yield from self._become(stand)):
                 return
-            pairs = await _handed(stand, self._stack)
+            pairs = yield from _handed(stand, self._stack)
         escalated = Escalated(
             program=snapshot.program,
             asked=asked_path(snapshot),
@@ -108,68 +110,67 @@ class _Escalation:
             held=snapshot.tgid if self._listener.killable else None,
         )
         if stand is None and self._listener.killable:
-            await self._keep()
-        outside = await start_outside(self._context, escalated)
+            yield from self._keep()
+        outside = yield from start_outside(self._context, escalated)
         try:
-            await self._see_through(outside, stand)
+            yield from self._see_through(outside, stand)
         finally:
-            await outside.end()
+            outside.end()
 
-    async def give_up(self, error: Exception) -> None:
+    def give_up(self, error: Exception) -> Task[None]:
         """End the caller as one whose program could not be started, and say why."""
         if not self._listener.valid(self._notification):
             return  # it has died meanwhile
         self._context.note(f"{self._snapshot.file} could not be run outside: {error}")
-        await self._end(relay.NOT_STARTED)
+        yield from self._end(relay.NOT_STARTED)
 
-    async def _end(self, status: int) -> None:
+    def _end(self, status: int) -> Task[None]:
         """Make the caller, still blocked in its exec, exit with `status`."""
         tgid, hold = self._snapshot.tgid, self._held()
         steps = end(self._listener, self._notification, tgid, status, hold)
-        if isinstance(await self._drive(steps, self._notification.tid), Refused):
+        if isinstance((yield from self._drive(steps, self._notification.tid)), Refused):
             self._listener.fail(self._notification, EACCES)
 
-    async def _see_through(self, outside: Outside, stand: StandIn | None) -> None:
+    def _see_through(self, outside: Outside, stand: StandIn | None) -> Task[None]:
+        result = None
         if stand is None:
-            if (status := await self._soon(outside)) is not None:
-                await self._end(status)
+            result = yield from self._soon(outside)
+            if result is not None and result.signal is None:
+                yield from self._end(result.exit_code)
                 return
             if not self._listener.valid(self._notification):
                 return  # killed; its program ends with this
             try:
                 stand = self._stand_in(handing=False)
             except _FAILURES as error:
-                await self.give_up(error)
+                yield from self.give_up(error)
                 return
-            if not await self._become(stand):
+            if not (yield from self._become(stand)):
                 return
-        signals = _Signals(stand, self._pidfd)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(signals.nudge)
-            result = await outside.relaying(signals.next)
-            nursery.cancel_scope.cancel()
+        if result is None:
+            yield from _relay(outside, stand, self._pidfd)
+            result = yield from outside.result()
         _tell(stand.status, relay.ended(result.exit_code, result.signal))
 
-    async def _keep(self) -> None:
+    def _keep(self) -> Task[None]:
         """Hold the caller, so that a signal waits for the stand-in.
 
         One that is deadly by default would end a caller that is not traced at once, whatever it
         waits for.
         """
         taken = take_hold(self._notification.tid, self._snapshot.tgid)
-        hold = await self._drive(taken, self._notification.tid)
+        hold = yield from self._drive(taken, self._notification.tid)
         if isinstance(hold, Hold):
             self._hold = hold
             self._stack.callback(self._let_go)
 
-    async def _soon(self, outside: Outside) -> int | None:
-        """The program's status, if it ends soon, and not by a signal, while the caller is held."""
+    def _soon(self, outside: Outside) -> Task[SuperExecResult | None]:
+        """How the program ended, if it does soon, while the caller is held."""
         if self._hold is None:
             return None
-        with trio.move_on_after(_SOON_SECONDS):
-            result = await outside.result()
-            return result.exit_code if result.signal is None else None
-        return None
+        until = time.monotonic() + _SOON_SECONDS
+        ended = yield Wait(event=outside.ended, until=until)
+        return (yield from outside.result()) if ended else None
 
     def _let_go(self) -> None:
         if self._hold is not None:
@@ -185,12 +186,12 @@ class _Escalation:
         self._stack.callback(stand.close)
         return stand
 
-    async def _become(self, stand: StandIn) -> bool:
+    def _become(self, stand: StandIn) -> Task[bool]:
         """Whether the caller has become its stand-in; if not, it is no more."""
         steps = redirect(
             self._listener, self._notification, self._snapshot, stand.replacement, self._held()
         )
-        outcome = await self._drive(steps, self._notification.tid)
+        outcome = yield from self._drive(steps, self._notification.tid)
         if isinstance(outcome, Refused):
             self._listener.fail(self._notification, EACCES)
         return outcome is Turned.DONE
@@ -226,56 +227,53 @@ def _environment(snapshot: ExecSnapshot) -> dict[str, str]:
     return {name: value for name, equals, value in pairs if equals and name}
 
 
-async def _handed(stand: StandIn, stack: ExitStack) -> tuple[tuple[int, int], ...]:
+def _handed(stand: StandIn, stack: ExitStack) -> Task[tuple[tuple[int, int], ...]]:
     """The descriptors the stand-in itself sends, where they cannot be taken from outside."""
     handing = descriptors.Handing()
     stack.callback(handing.close)
     assert stand.channel is not None
     stand.channel.setblocking(False)
-    with trio.move_on_after(_HANDING_SECONDS):
-        while handing.receive(stand.channel):
-            await trio.lowlevel.wait_readable(stand.channel)
-        return handing.pairs
-    raise OSError(ETIMEDOUT, "its descriptors did not come in time")
+    until = time.monotonic() + _HANDING_SECONDS
+    while handing.receive(stand.channel):
+        yield Wait(readable=stand.channel.fileno(), until=until)
+        if time.monotonic() >= until:
+            raise OSError(ETIMEDOUT, "its descriptors did not come in time")
+    return handing.pairs
 
 
-class _Signals:
-    """What the stand-in relays. It may be gone while others keep its pipe open."""
+def _relay(outside: Outside, stand: StandIn, pidfd: int) -> Task[None]:
+    """Pass on to the program what its stand-in relays, and kill it if that has gone.
 
-    def __init__(self, stand: StandIn, pidfd: int) -> None:
-        self._stand = stand
-        self._ended = select.poll()
-        self._ended.register(pidfd, select.POLLIN)
-        self._waiting = trio.CancelScope()
-        self._gone = False
-        self._pending = list(stand.replacement.meanwhile or ())
-        os.set_blocking(stand.signals, False)
-        os.set_blocking(stand.status, False)
+    The stand-in may be gone while others keep its pipe open, and is woken now and then: see
+    `relay.NUDGE`.
+    """
+    os.set_blocking(stand.signals, False)
+    os.set_blocking(stand.status, False)
+    for number in stand.replacement.meanwhile or ():
+        outside.signal(number)
+    gone = False
+    nudge = time.monotonic() + _NUDGE_SECONDS
+    while not (gone or outside.ended.is_set):
+        yield Wait(readable=stand.signals, event=outside.ended, until=nudge)
+        if time.monotonic() >= nudge:
+            gone = _has_ended(pidfd)
+            nudge = time.monotonic() + _NUDGE_SECONDS
+            _tell(stand.status, relay.NUDGE)
+        try:
+            text = os.read(stand.signals, _CHUNK)
+        except BlockingIOError:
+            continue
+        gone = gone or not text
+        for number in relay.relayed(text):
+            outside.signal(number)
+    if gone:
+        outside.signal(signal.SIGKILL)  # nobody is left to hear how it ends
 
-    async def next(self) -> int | None:
-        """The next signal; None once the stand-in has gone."""
-        while not self._pending:
-            try:
-                text = os.read(self._stand.signals, _CHUNK)
-            except BlockingIOError:
-                if self._gone:
-                    return None
-                self._waiting = trio.CancelScope()
-                with self._waiting:
-                    await trio.lowlevel.wait_readable(self._stand.signals)
-                continue
-            if not text:
-                return None
-            self._pending = relay.relayed(text)
-        return self._pending.pop(0)
 
-    async def nudge(self) -> None:
-        """Wake the stand-in now and then (see `relay.NUDGE`), and see whether it is there."""
-        while not self._ended.poll(0):
-            await trio.sleep(_NUDGE_SECONDS)
-            _tell(self._stand.status, relay.NUDGE)
-        self._gone = True
-        self._waiting.cancel()
+def _has_ended(pidfd: int) -> bool:
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _tell(fd: int, text: bytes) -> None:

@@ -120,12 +120,17 @@ class Listener:
             os.close(self.fd)
             self.fd = -1
 
-    def receive(self) -> Notification | Absent:
-        """The next notification, without blocking."""
-        ready = self._poll.poll(0)
-        if not ready:
-            return Absent.NOTHING
-        if not ready[0][1] & select.POLLIN:
+    def receive(self, events: int = 0) -> Notification | Absent:
+        """The next notification, without blocking.
+
+        events: as poll(2) told them of this descriptor, and nothing was received since; 0 asks it.
+        """
+        if not events:
+            ready = self._poll.poll(0)
+            if not ready:
+                return Absent.NOTHING
+            events = ready[0][1]
+        if not events & select.POLLIN:
             return Absent.ENDED
         buffer = bytearray(self._receive_size)  # the kernel wants it zeroed
         try:

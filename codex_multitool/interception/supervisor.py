@@ -1,19 +1,15 @@
 """One command's execs in kernel mode: notification, snapshot, verdict, answer.
 
-All of it happens in the event loop's thread, the only one that may use ptrace here. What takes
-time — a question, an escalated program, a caller slow to stop — goes on in a task of its own, and
-other execs do not wait for it. If this ends, every exec still to come fails with ENOSYS.
+All of it happens in one thread, the only one that may use ptrace here. What takes time — a
+question, an escalated program, a caller slow to stop — goes on as a task of the loop, and other
+execs do not wait for it.
 """
 
 import errno
 import os
-import time
-from collections import deque
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
-
-import trio
 
 from codex_multitool.escalation.context import Context, Settled, Verdict, conclude, settle
 from codex_multitool.escalation.decide import (
@@ -28,15 +24,11 @@ from codex_multitool.escalation.decide import (
 from codex_multitool.escalation.decide import Verdict as Decided
 from codex_multitool.interception.descriptors import say
 from codex_multitool.interception.escalate import escalate, request_of
-from codex_multitool.interception.exec_stop import (
-    Awaited,
-    Resumed,
-    Steps,
-    resume_checked,
-)
+from codex_multitool.interception.exec_stop import Resumed, Steps, resume_checked
 from codex_multitool.interception.hold import Refused
+from codex_multitool.interception.incoming import Incoming, fail
 from codex_multitool.interception.kernel import KernelError
-from codex_multitool.interception.listener import Absent, Listener, Notification
+from codex_multitool.interception.listener import Listener, Notification
 from codex_multitool.interception.precedents import Precedents, facts_of
 from codex_multitool.interception.redirect import Turned, end, redirect, refused
 from codex_multitool.interception.sealed import sealed
@@ -49,98 +41,96 @@ from codex_multitool.interception.tracee import (
     Unreadable,
     read_unknown,
 )
-from codex_multitool.interception.waiting import (
-    AT_ONCE_SECONDS,
-    PAUSE_SECONDS,
-    advance,
-    await_child,
-    see_buried,
-    wake_no_more,
-    wake_on_children,
-)
+from codex_multitool.interception.waiting import Children
+from codex_multitool.loop import Event, Running, Task
 
 _DENIED_STATUS = 1
 _STDERR = 2
-_PATIENT_TURNS = 20
 _MAX_HELD = 256  # each takes a dozen descriptors of ours, and up to 6 MiB
 
 _RUN = Run()
 
 Outcome = Resumed | Turned | Refused
-T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """A process with an exec under way, one at a time (see `hold`).
+
+    steps, task: what goes on. waiting: the execs of its other threads.
+    """
+
+    notification: Notification
+    snapshot: ExecSnapshot | Repeated
+    steps: Steps[Outcome] | None = None
+    task: Running | None = None
+    waiting: list[Notification] = field(default_factory=list)
 
 
 class Supervisor:
-    """Judges every exec under one listener, which it owns.
+    """Judges one command's execs under a listener that serves others before and after.
 
     confined: whether the tree is in a sandbox; outside one, an exec that cannot be watched (its
-    process is being debugged, say) is let through.
+    process is being debugged, say) is let through. first: whether an exec is the one by which the
+    command's shell starts; until it was, there is no other. watched: execs seen through to their
+    exec stop.
     """
 
-    def __init__(self, context: Context, listener: Listener, *, confined: bool) -> None:
+    def __init__(
+        self,
+        context: Context,
+        listener: Listener,
+        children: Children,
+        *,
+        confined: bool,
+        precedents: Precedents,
+        first: Callable[[Notification], bool],
+    ) -> None:
         self._context = context
         self._listener = listener
+        self._children = children
         self._confined = confined
-        self._started = False  # the first exec is the launcher's own, of the shell
-        # By process, one exec is answered at a time (see `hold`); those of other threads wait.
-        self._waiting: dict[int, deque[Notification]] = {}
-        # By thread, the exec that a redirection makes it do.
-        self._redirected: dict[int, Notification | None] = {}
-        # Who traces wants to know of each exec all there is to know.
-        self._precedents = Precedents(our_view=confined and context.trace is None)
-        self.watched = 0  # execs seen through to their exec stop
+        self._precedents = precedents
+        self._first = first
+        self._started = False
+        self._held: dict[int, _Held] = {}  # by process
+        self._incoming = Incoming(context.loop, listener, children, self._notified)
+        self.watched = 0
 
-    async def serve(self) -> None:
-        """Judge until no process is left under the filter, or until cancelled.
+    @property
+    def ended(self) -> Event:
+        """Set when no process is left under the filter."""
+        return self._incoming.ended
 
-        Meanwhile SIGCHLD is blocked in this thread, to be able to wait for it.
-        """
-        wake_on_children(self)
-        try:
-            async with trio.open_nursery() as nursery:
-                self._nursery = nursery
-                received: deque[Notification] = deque()
-                while True:
-                    if received:
-                        await trio.lowlevel.checkpoint()
-                    else:
-                        await trio.lowlevel.wait_readable(self._listener.fd)
-                    if not self._receive(received):
-                        break
-                    if received:
-                        self._notified(received.popleft())
-        finally:
-            self._listener.close()
-            wake_no_more(self)
-            see_buried()
+    def attend(self, events: int = 0) -> None:
+        """Judge what waits. events: as poll(2) told them of the listener in this turn."""
+        # Before the first exec, what it told may have been taken by the `close` of another.
+        self._incoming.attend(events if self._started else 0)
 
-    def _receive(self, received: deque[Notification]) -> bool:
-        """Take all that wait; False: no process is left.
-
-        A handler that runs before makes the caller's execve fail with EINTR, after it waits.
-        """
-        while (found := self._listener.receive()) is not Absent.NOTHING:
-            if found is Absent.ENDED:
-                return False
-            if not isinstance(found, Notification):
-                continue
-            if found.tid in self._redirected:
-                self._redirected[found.tid] = found
-            else:
-                received.append(found)
-        return True
+    def close(self) -> None:
+        """Fail whatever is held or waits, as if the listener had gone. Not amid the judging."""
+        while self._held:
+            self._drop(self._held.popitem()[1])
+        self._incoming.close()
+        self._children.see_buried()
 
     def _notified(self, notification: Notification) -> None:
-        if not self._started:
+        if self._started:
+            try:
+                self._read(notification)
+            except (KernelError, OSError) as error:
+                self._lost(self._holding(notification), notification, error)
+        elif self._first(notification):
             self._started = True
             self._listener.resume(notification)
         else:
-            self._read(notification)
+            self._context.record(Verdict("?", (), "deny", "it came before the command's shell"))
+            fail(self._listener, notification)
 
     def _read(self, notification: Notification) -> None:
-        if len(self._waiting) >= _MAX_HELD:
+        if len(self._held) >= _MAX_HELD:
             self._context.note(f"execs failed: {_MAX_HELD} of this command were held already")
-            self._listener.fail(notification, errno.EAGAIN)
+            fail(self._listener, notification, errno.EAGAIN)
             return
         precedents = self._precedents
         snapshot = read_unknown(self._listener, notification, precedents.files, precedents.knows)
@@ -148,18 +138,18 @@ class Supervisor:
             return
         if isinstance(snapshot, Unreadable):
             self._unread(notification, snapshot)
-        elif snapshot.tgid in self._waiting:
+        elif snapshot.tgid in self._held:
             snapshot.close()
-            self._waiting[snapshot.tgid].append(notification)
+            self._held[snapshot.tgid].waiting.append(notification)
         elif isinstance(snapshot, Repeated):
-            self._waiting[snapshot.tgid] = deque()
-            self._follow(notification, snapshot, self._resume(notification, snapshot))
+            held = self._held[snapshot.tgid] = _Held(notification, snapshot)
+            self._resume(held)
         elif snapshot.errno is not None:
             snapshot.close()
-            self._listener.fail(notification, snapshot.errno)
+            fail(self._listener, notification, snapshot.errno)
         else:
-            self._waiting[snapshot.tgid] = deque()
-            self._judge(notification, snapshot)
+            held = self._held[snapshot.tgid] = _Held(notification, snapshot)
+            self._judge(held, snapshot)
 
     def _unread(self, notification: Notification, found: Unreadable) -> None:
         """What is not known cannot be judged; it matters not where nothing is kept from anybody."""
@@ -173,19 +163,19 @@ class Supervisor:
                 "a program was not executed, since its caller is not dumpable (PR_SET_DUMPABLE, "
                 "prctl(2)), as ssh-agent is: rules cannot judge what nobody may look at"
             )
-        self._listener.fail(notification, errno.EACCES)
+        fail(self._listener, notification)
 
-    def _judge(self, notification: Notification, snapshot: ExecSnapshot) -> None:
+    def _judge(self, held: _Held, snapshot: ExecSnapshot) -> None:
         try:
             request, verdict = self._decide(snapshot)
         except (KernelError, OSError) as error:
             # It costs this exec, and no other: files may go, or none be to be had, at any moment.
             self._record(snapshot, f"this exec could not be judged: {error}")
-            self._listener.fail(notification, errno.EACCES)
-            self._finish(notification, snapshot, Turned.GONE)
+            fail(self._listener, held.notification)
+            self._finish(held, Turned.GONE)
             return
         if snapshot.flags & AT_EXECVE_CHECK:
-            self._check_only(notification, snapshot, verdict)
+            self._check_only(held, verdict)
             return
         if self._confined and isinstance(verdict, Run) and snapshot.expected.unseen:
             # What such a program is could not be seen at its exec stop either.
@@ -193,30 +183,12 @@ class Supervisor:
         if isinstance(verdict, Deny):
             conclude(self._context, request, verdict)
             self._traced(snapshot, request, verdict, verdict)
-            self._deny(notification, snapshot, verdict.reason)
+            self._deny(held, snapshot, verdict.reason)
         elif verdict == _RUN:
             self._traced(snapshot, request, verdict, verdict)
-            self._follow(notification, snapshot, self._resume(notification, snapshot))
+            self._resume(held)
         else:
-            self._nursery.start_soon(self._answer, notification, snapshot, request, verdict)
-
-    def _traced(
-        self, snapshot: ExecSnapshot, request: ExecRequest, decided: Decided, settled: Settled
-    ) -> None:
-        if self._context.trace is not None:
-            self._context.trace(snapshot.tgid, request, decided, settled)
-
-    def _follow(
-        self, notification: Notification, snapshot: ExecSnapshot | Repeated, steps: Steps[Outcome]
-    ) -> None:
-        try:
-            outcome = advance(steps)
-        except (KernelError, OSError) as error:
-            outcome = self._lost(notification, snapshot, error)
-        if outcome is None:
-            self._nursery.start_soon(self._see_through, notification, snapshot, steps)
-        else:
-            self._finish(notification, snapshot, outcome)
+            self._start(held, self._answer(held, snapshot, request, verdict))
 
     def _decide(self, snapshot: ExecSnapshot) -> tuple[ExecRequest, Decided]:
         facts = facts_of(snapshot)
@@ -228,31 +200,62 @@ class Supervisor:
         self._precedents.learn(facts, snapshot, request, verdict)
         return request, verdict
 
-    def _check_only(
-        self, notification: Notification, snapshot: ExecSnapshot, verdict: Decided
+    def _traced(
+        self, snapshot: ExecSnapshot, request: ExecRequest, decided: Decided, settled: Settled
     ) -> None:
+        if self._context.trace is not None:
+            self._context.trace(snapshot.tgid, request, decided, settled)
+
+    def _check_only(self, held: _Held, verdict: Decided) -> None:
         """Answer an execveat(2) that only asks whether it might: nothing runs by it."""
         if isinstance(verdict, Deny):
-            self._listener.fail(notification, errno.EACCES)
+            fail(self._listener, held.notification)
         else:
-            self._listener.resume(notification)
-        self._finish(notification, snapshot, Resumed.RETURNED)
+            self._listener.resume(held.notification)
+        self._finish(held, Resumed.RETURNED)
 
-    async def _answer(
-        self,
-        notification: Notification,
-        snapshot: ExecSnapshot,
-        request: ExecRequest,
-        verdict: Decided,
-    ) -> None:
+    def _resume(self, held: _Held) -> None:
+        snapshot = held.snapshot
+        steps = resume_checked(self._listener, held.notification, snapshot.tgid, snapshot.expected)
+        self._follow(held, steps)
+
+    def _follow(self, held: _Held, steps: Steps[Outcome]) -> None:
+        """See an answer through: in place if that takes but a moment."""
+        try:
+            outcome = self._children.advance(steps)
+        except (KernelError, OSError) as error:
+            self._lost(held, held.notification, error)
+            return
+        if outcome is None:
+            held.steps = steps
+            self._start(held, self._see_through(held, steps))
+        else:
+            self._finish(held, outcome)
+
+    def _start(self, held: _Held, task: Task[None]) -> None:
+        held.task = self._context.loop.start(self._guarded(held, task))
+
+    def _guarded(self, held: _Held, task: Task[None]) -> Task[None]:
+        try:
+            yield from task
+        except (KernelError, OSError) as error:
+            self._lost(held, held.notification, error)
+
+    def _see_through(self, held: _Held, steps: Steps[Outcome]) -> Task[None]:
+        self._finish(held, (yield from self._children.drive(steps)))
+
+    def _answer(
+        self, held: _Held, snapshot: ExecSnapshot, request: ExecRequest, verdict: Decided
+    ) -> Task[None]:
         if leaves_untrusted(request, verdict):
             assert snapshot.program is not None, "what is judged has a program"
             try:
                 snapshot = replace(snapshot, program=sealed(snapshot.program))
+                held.snapshot = snapshot
             except OSError as error:
                 verdict = unfixed(request, error)
         program = snapshot.program
-        settled = await settle(
+        settled = yield from settle(
             self._context,
             request,
             verdict,
@@ -262,53 +265,35 @@ class Supervisor:
         self._traced(snapshot, request, verdict, settled)
         match settled:
             case Run():
-                self._follow(notification, snapshot, self._resume(notification, snapshot))
+                self._resume(held)
             case Deny(reason=reason):
-                self._deny(notification, snapshot, reason)
+                self._deny(held, snapshot, reason)
             case Escalate():
                 called = replace(snapshot, argv=settled.called(snapshot.argv))
-                await self._escalate(notification, called)
+                yield from escalate(
+                    self._context,
+                    self._listener,
+                    held.notification,
+                    called,
+                    self._incoming.redirect,
+                )
+                self._finish(held, Turned.DONE)
 
-    def _resume(
-        self, notification: Notification, snapshot: ExecSnapshot | Repeated
-    ) -> Steps[Outcome]:
-        return resume_checked(self._listener, notification, snapshot.tgid, snapshot.expected)
-
-    async def _see_through(
-        self, notification: Notification, snapshot: ExecSnapshot | Repeated, steps: Steps[Outcome]
-    ) -> None:
-        try:
-            outcome = await self._drive(steps, notification.tid)
-        except (KernelError, OSError) as error:
-            outcome = self._lost(notification, snapshot, error)
-        self._finish(notification, snapshot, outcome)
-
-    def _lost(
-        self,
-        notification: Notification,
-        snapshot: ExecSnapshot | Repeated,
-        error: KernelError | OSError,
-    ) -> Outcome:
-        """A step failed as none should: what it held has been killed, and it costs no other."""
-        self._record(snapshot, f"this exec could not be watched: {error}")
-        self._listener.fail(notification, errno.EACCES)
-        return Turned.GONE
-
-    def _deny(self, notification: Notification, snapshot: ExecSnapshot, reason: str) -> None:
+    def _deny(self, held: _Held, snapshot: ExecSnapshot, reason: str) -> None:
+        notification = held.notification
         text = os.fsencode(f"Execution denied: {reason}\n")
         valid = partial(self._listener.valid, notification)
         said = say(notification.tid, _STDERR, text, valid=valid)
         if said == len(text):
             steps = refused(self._listener, notification, snapshot.tgid, _DENIED_STATUS)
-            self._follow(notification, snapshot, steps)
+            self._follow(held, steps)
         else:
             rest = os.fsdecode(text[said:-1])
-            self._nursery.start_soon(self._deny_by_script, notification, snapshot, rest)
+            self._start(held, self._deny_by_script(held, snapshot, rest))
 
-    async def _deny_by_script(
-        self, notification: Notification, snapshot: ExecSnapshot, text: str
-    ) -> None:
+    def _deny_by_script(self, held: _Held, snapshot: ExecSnapshot, text: str) -> Task[None]:
         """Let the caller itself say it: it can wait until its stderr takes it."""
+        notification = held.notification
         steps: Steps[Outcome]
         try:
             told = denial(self._listener, notification, snapshot.tgid, text, _DENIED_STATUS)
@@ -316,70 +301,58 @@ class Supervisor:
         except (UnavailableError, KernelError, OSError):
             # No sh to say it in: the status alone, then; the result has the reason.
             steps = end(self._listener, notification, snapshot.tgid, _DENIED_STATUS)
-        outcome = await self._drive_redirection(steps, notification.tid)
+        outcome = yield from self._incoming.redirect(steps, notification.tid)
         if isinstance(outcome, Refused):
-            self._listener.fail(notification, errno.EACCES)
-        self._finish(notification, snapshot, Turned.DONE)
+            fail(self._listener, notification)
+        self._finish(held, Turned.DONE)
 
-    async def _escalate(self, notification: Notification, snapshot: ExecSnapshot) -> None:
-        await escalate(
-            self._context, self._listener, notification, snapshot, self._drive_redirection
-        )
-        self._finish(notification, snapshot, Turned.DONE)
-
-    async def _drive_redirection(self, steps: Steps[T], tid: int) -> T:
-        self._redirected[tid] = None
-        try:
-            return await self._drive(steps, tid, at_once=AT_ONCE_SECONDS)
-        finally:
-            del self._redirected[tid]
-
-    async def _drive(self, steps: Steps[T], tid: int, *, at_once: float = 0.0) -> T:
-        """Drive to the end. at_once: seconds for which nothing else is done while it waits."""
-        limit = time.monotonic() + at_once
-        turns = 0
-        try:
-            while True:
-                second = self._redirected.get(tid)
-                if second is not None:
-                    self._redirected[tid] = None
-                try:
-                    awaited = steps.send(second if turns else None)
-                except StopIteration as stop:
-                    outcome: T = stop.value
-                    return outcome
-                turns += 1
-                if awaited is Awaited.STOP and (left := limit - time.monotonic()) > 0:
-                    await_child(left)
-                elif awaited is Awaited.NOTIFICATION and turns < _PATIENT_TURNS:
-                    await trio.lowlevel.checkpoint()  # for `serve` to receive it
-                else:
-                    await trio.sleep(PAUSE_SECONDS)
-        finally:
-            steps.close()
-
-    def _finish(
-        self, notification: Notification, snapshot: ExecSnapshot | Repeated, outcome: Outcome
-    ) -> None:
+    def _finish(self, held: _Held, outcome: Outcome) -> None:
+        snapshot = held.snapshot
         match outcome:
             case Refused(errno.ESRCH):
                 pass  # it died before it could be watched
             case Refused() if not self._confined:
-                self._listener.resume(notification)
+                self._listener.resume(held.notification)
             case Refused(number):
                 reason = f"ptrace refuses to watch it: {os.strerror(number)}"
                 self._record(snapshot, reason)
-                self._listener.fail(notification, errno.EACCES)
+                fail(self._listener, held.notification)
             case Resumed.KILLED | Turned.KILLED:
                 self._record(snapshot, "it executed something else than was judged: killed")
             case Resumed.EXECUTED:
                 self.watched += 1
             case _:
                 pass
+        del self._held[snapshot.tgid]
         snapshot.close()
-        see_buried()
-        for waiting in self._waiting.pop(snapshot.tgid):
-            self._read(waiting)
+        self._children.see_buried()
+        self._incoming.later(held.waiting)
+
+    def _holding(self, notification: Notification) -> _Held | None:
+        held = (held for held in self._held.values() if held.notification is notification)
+        return next(held, None)
+
+    def _lost(
+        self, held: _Held | None, notification: Notification, error: KernelError | OSError
+    ) -> None:
+        """A step failed as none should: what it held has been killed, and it costs no other."""
+        reason = f"this exec could not be watched: {error}"
+        fail(self._listener, notification)
+        if held is None:
+            self._context.record(Verdict("?", (), "deny", reason))
+        elif self._held.get(held.snapshot.tgid) is held:  # else it is dropped
+            self._record(held.snapshot, reason)
+            self._finish(held, Turned.GONE)
+
+    def _drop(self, held: _Held) -> None:
+        """Leave off. What has not begun cannot clean up itself."""
+        if held.task is not None:
+            held.task.cancel()
+        if held.steps is not None:
+            held.steps.close()
+        for notification in (held.notification, *held.waiting):
+            fail(self._listener, notification, errno.ENOSYS)
+        held.snapshot.close()
 
     def _record(self, snapshot: ExecSnapshot | Repeated, reason: str) -> None:
         self._context.record(Verdict(snapshot.file, snapshot.argv, "deny", reason))

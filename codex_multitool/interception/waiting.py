@@ -1,68 +1,120 @@
-"""How an event loop waits for held threads: a moment in place, longer beside other work."""
+"""How held threads are waited for: a moment in place, longer as a task beside others."""
 
+import os
 import signal
 import time
+from collections.abc import Callable
 from typing import TypeVar
 
-import trio
-
-from codex_multitool.interception.exec_stop import Steps
+from codex_multitool.interception.exec_stop import Awaited, Steps
 from codex_multitool.interception.hold import bury
+from codex_multitool.interception.listener import Notification
+from codex_multitool.loop import Event, Loop, Running, Task, Timer, Wait
 
 # A caller stops, or executes, within some hundred microseconds: waiting for that costs less than
 # doing something else meanwhile. One that takes longer is waited for in a task of its own.
 AT_ONCE_SECONDS = 0.003
-PAUSE_SECONDS = 0.0005
+_AGAIN_SECONDS = 0.005  # until a task looks again though nothing was told
+_REAP_SECONDS = 0.01  # until it is looked whether a child ended just when a thread stopped
 _CHILD = frozenset({signal.SIGCHLD})  # tells a tracer of a stop: ptrace(2)
 
 T = TypeVar("T")
 
-_at_work: set[int] = set()
 
+class Children:
+    """Whoever waits for children or held threads hears here that something happened to one.
 
-def wake_on_children(user: object) -> None:
-    """Block SIGCHLD in this thread, which `await_child` waits for, until `wake_no_more`."""
-    _at_work.add(id(user))
-    signal.pthread_sigmask(signal.SIG_BLOCK, _CHILD)
-
-
-def wake_no_more(user: object) -> None:
-    """Unblock it, unless others still wait."""
-    _at_work.discard(id(user))
-    if not _at_work:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _CHILD)
-
-
-def await_child(seconds: float) -> None:
-    """Do nothing until a held thread stops or ends, for no longer than `seconds`."""
-    signal.sigtimedwait(_CHILD, seconds)
-
-
-def advance(steps: Steps[T]) -> T | None:
-    """Drive for as long as waiting is worth it; None if it is not through by then."""
-    limit = time.monotonic() + AT_ONCE_SECONDS
-    while True:
-        try:
-            steps.send(None)
-        except StopIteration as stop:
-            outcome: T = stop.value
-            return outcome
-        left = limit - time.monotonic()
-        if left <= 0:
-            return None
-        await_child(left)
-
-
-def see_buried() -> None:
-    """See to the zombies of what was killed in passing, whether or not anything executes again.
-
-    Their parents, and the end of their command, wait for that. It may come after the command's
-    supervisor has ended: the loop does it.
+    This process has SIGCHLD blocked; who takes one, its loop or `wait`, calls `tell`. reap: looks
+    which children have ended; called amid the judging, so it sets events and does no more.
     """
-    if bury():
-        trio.lowlevel.spawn_system_task(_until_buried)
 
+    def __init__(self, loop: Loop, reap: Callable[[], None]) -> None:
+        self._loop = loop
+        self._reap = reap
+        self._news = Event()
+        self._reaping: Timer | None = None
+        self._burying: Running | None = None
 
-async def _until_buried() -> None:
-    while bury():  # noqa: ASYNC110 - no event tells of the end of another's child
-        await trio.sleep(PAUSE_SECONDS)
+    def tell(self) -> None:
+        """A SIGCHLD was taken, or something may have happened to a child all the same."""
+        if self._reaping is not None:
+            self._reaping.cancel()
+            self._reaping = None
+        self._reap()
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the tasks that wait look again."""
+        news, self._news = self._news, Event()
+        news.set()
+
+    def wait(self, seconds: float) -> None:
+        """Do nothing until a SIGCHLD comes, for no longer than `seconds`."""
+        found = signal.sigtimedwait(_CHILD, seconds)
+        if found is None:
+            return
+        if found.si_code != os.CLD_TRAPPED:
+            self.tell()
+            return
+        # One may stand for many, signal(7), but hardly ever does; every exec comes by here.
+        self.wake()
+        if self._reaping is None:
+            self._reaping = self._loop.at(time.monotonic() + _REAP_SECONDS, self.tell)
+
+    def news(self) -> Wait:
+        """For a task to wait for, before it looks again."""
+        return Wait(event=self._news, until=time.monotonic() + _AGAIN_SECONDS)
+
+    def advance(self, steps: Steps[T]) -> T | None:
+        """Drive for as long as waiting in place is worth it; None if it is not through by then."""
+        limit = time.monotonic() + AT_ONCE_SECONDS
+        while True:
+            try:
+                steps.send(None)
+            except StopIteration as stop:
+                outcome: T = stop.value
+                return outcome
+            left = limit - time.monotonic()
+            if left <= 0:
+                return None
+            self.wait(left)
+
+    def drive(
+        self, steps: Steps[T], second: list[Notification] | None = None, *, at_once: float = 0.0
+    ) -> Task[T]:
+        """Drive to the end. second: where the thread's next notifications are put, before `wake`.
+
+        at_once: seconds for which nothing else is done while a held thread is waited for.
+        """
+        limit = time.monotonic() + at_once
+        sent: Notification | None = None
+        try:
+            while True:
+                try:
+                    awaited = steps.send(sent)
+                except StopIteration as stop:
+                    outcome: T = stop.value
+                    return outcome
+                sent = None
+                if awaited is Awaited.STOP and (left := limit - time.monotonic()) > 0:
+                    self.wait(left)
+                    continue
+                wanted = second if awaited is Awaited.NOTIFICATION else None
+                if not wanted:
+                    yield self.news()
+                if wanted:
+                    sent = wanted.pop(0)
+        finally:
+            steps.close()
+
+    def see_buried(self) -> None:
+        """See to the zombies of what was killed in passing, whether or not anything executes again.
+
+        Their parents, and the end of their command, wait for that.
+        """
+        if bury() and (self._burying is None or self._burying.done.is_set):
+            self._burying = self._loop.start(self._until_buried())
+
+    def _until_buried(self) -> Task[None]:
+        while bury():
+            yield self.news()

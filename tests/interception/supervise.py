@@ -81,6 +81,33 @@ class NoListenerError(Exception):
     """The filter was not installed; the text is `errno class`."""
 
 
+def confined(
+    command: Sequence[str],
+    *,
+    killable: bool = True,
+    python: str = sys.executable,
+    before: Sequence[str] = (),
+    **popen: Any,
+) -> tuple[subprocess.Popen[bytes], Listener]:
+    """A process under the exec filter that is about to execute `command`, and its listener."""
+    machine = architecture(os.uname().machine)
+    assert machine is not None
+    ours, theirs = socket.socketpair()
+    options = "k" if killable else "-"
+    process = subprocess.Popen(
+        [*before, python, "-IS", CONFINED, ROOT, str(theirs.fileno()), options, *command],
+        pass_fds=[theirs.fileno(), *popen.pop("pass_fds", ())],
+        **popen,
+    )
+    theirs.close()
+    told, fds, _, _ = socket.recv_fds(ours, 100, 1)
+    ours.close()
+    if not fds:
+        process.wait()
+        raise NoListenerError(told.decode())
+    return process, Listener(fds[0], machine, killable=told == b"k")
+
+
 class Supervisor:
     """Start `command` under the filter and decide its execs by `decide`."""
 
@@ -94,30 +121,19 @@ class Supervisor:
         before: Sequence[str] = (),
         **popen: Any,
     ) -> None:
-        machine = architecture(os.uname().machine)
-        assert machine is not None
-        ours, theirs = socket.socketpair()
         self._out = os.memfd_create("out", os.MFD_CLOEXEC)
         self._err = os.memfd_create("err", os.MFD_CLOEXEC)
-        options = "k" if killable else "-"
-        self.process = subprocess.Popen(
-            [*before, python, "-IS", CONFINED, ROOT, str(theirs.fileno()), options, *command],
-            pass_fds=[theirs.fileno(), *popen.pop("pass_fds", ())],
-            stdout=popen.pop("stdout", self._out),
-            stderr=popen.pop("stderr", self._err),
-            **popen,
-        )
-        theirs.close()
-        told, fds, _, _ = socket.recv_fds(ours, 100, 1)
-        ours.close()
-        if not fds:
-            self.process.wait()
+        popen = {"stdout": self._out, "stderr": self._err, **popen}
+        try:
+            self.process, self.listener = confined(
+                command, killable=killable, python=python, before=before, **popen
+            )
+        except NoListenerError:
             os.close(self._out)
             os.close(self._err)
-            raise NoListenerError(told.decode())
+            raise
         # Popen.poll would take a traced child's stops for its own: waitpid(2) reports them.
         self.ended = os.pidfd_open(self.process.pid)
-        self.listener = Listener(fds[0], machine, killable=told == b"k")
         self.decide = decide
         self.asked: list[tuple[str, tuple[str, ...]]] = []
         self.outcomes: list[Any] = []

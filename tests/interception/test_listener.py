@@ -56,6 +56,16 @@ def test_receiving_does_not_block_when_there_is_nothing() -> None:
         assert under.run().status == 1
 
 
+def test_who_was_told_that_there_is_something_need_not_have_it_asked() -> None:
+    with Supervisor(["/bin/true"], lambda _: Run()) as under:
+        assert select.select([under.listener.fd], [], [], SECONDS)[0]
+        assert under.listener.receive(select.POLLHUP) is Absent.ENDED
+        notification = under.listener.receive(select.POLLIN | select.POLLHUP)
+        assert isinstance(notification, Notification)
+        under.listener.resume(notification)
+        assert under.run().status == 0
+
+
 def test_a_notification_tells_thread_number_and_arguments() -> None:
     with Supervisor(["/bin/true"], lambda _: Run()) as under:
         notification = _blocked(under)

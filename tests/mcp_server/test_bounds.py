@@ -1,14 +1,11 @@
-"""What one server holds at a time: execs, and commands with processes left behind."""
+"""What one server holds at a time: commands with processes left behind."""
 
 import pytest
 import trio
 
-from codex_multitool.interception import supervisor
 from codex_multitool.launcher import pool
 from codex_multitool.mcp_server.calls import ToolError
 from tests.mcp_server.tool import Bench, Tool, until
-
-HOLD = 'for n in 1 2 3 4 5 6; do sh -c "exec sleep 771" 2>/dev/null & done; wait -n; echo $?'
 
 
 async def served_again(tool: Tool) -> None:
@@ -20,24 +17,6 @@ async def served_again(tool: Tool) -> None:
                 break
             except ToolError:
                 await trio.sleep(0.05)
-
-
-def test_no_more_execs_are_held_than_there_is_room_for(
-    any_bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if any_bench.way.wrapper is not None:
-        pytest.skip("nothing is held where there is no kernel interception")
-    monkeypatch.setattr(supervisor, "_MAX_HELD", 3)
-    any_bench.rules = 'prefix_rule(pattern=["sh"])\n'
-
-    async def scenario(tool: Tool) -> None:
-        result = await tool(HOLD, timeout_ms=3000)
-        assert result.output.text() == "126\n"
-        assert "execs failed: 3 of this command were held already" in result.notes
-        # It is the command's own trouble.
-        assert (await tool("env echo on")).output.text() == "on\n"
-
-    any_bench.run(scenario)
 
 
 def test_no_more_commands_leave_something_running_than_there_is_room_for(
