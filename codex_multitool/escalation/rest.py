@@ -56,20 +56,21 @@ class _Walk:
     def below(self, root: int) -> bool:
         """Take in what is below a process; whether all of it sleeps. Raises OSError."""
         ours = _status(root, root)
-        processes = _children(root)
+        processes = _children(root, _threads(root, ours))
         asleep = True
         while processes:
             pid = processes.pop()
-            states = _threads(pid)
+            leader = _status(pid, pid)
+            threads = _threads(pid, leader)
+            states = {it: leader if it == pid else _status(pid, it) for it in threads}
             alive = {it: state for it, state in states.items() if not state.ended}
             if not alive:
                 continue
             if not any(it.confined_by_more(ours) for it in alive.values()):
                 self.company = True
                 continue
-            for thread in states:
-                processes += _read_children(pid, thread)
-            if (pid in self._held and len(states) == 1) or self._only_reads(pid):
+            processes += _children(pid, threads)
+            if (pid in self._held and len(threads) == 1) or self._only_reads(pid):
                 continue
             self.found.update((it, state.switches) for it, state in alive.items())
             asleep = asleep and all(state.asleep for state in alive.values())
@@ -96,28 +97,27 @@ class _Status(NamedTuple):
 
 
 def _status(pid: int, thread: int) -> _Status:
-    state, no_new_privileges, filters, switches, threads = b"", 0, 0, 0, 0
-    for line in _read(f"/proc/{pid}/task/{thread}/status", one_piece=True).splitlines():
-        name, _, value = line.partition(b":")
-        if name == b"State":
-            state = value.strip()[:1]
-        elif name == b"Threads":
-            threads = int(value)
-        elif name == b"NoNewPrivs":
-            no_new_privileges = int(value)
-        elif name == b"Seccomp_filters":
-            filters = int(value)
-        elif name in (b"voluntary_ctxt_switches", b"nonvoluntary_ctxt_switches"):
-            switches += int(value)
-    confined = no_new_privileges, filters
+    text = _read(f"/proc/{pid}/task/{thread}/status", one_piece=True)
+    state = _field(text, b"State")[:1]
+    confined = _number(text, b"NoNewPrivs"), _number(text, b"Seccomp_filters")
+    switches = _number(text, b"voluntary_ctxt_switches")
+    switches += _number(text, b"nonvoluntary_ctxt_switches")
+    threads = _number(text, b"Threads")
     return _Status(state[0] in _ASLEEP, state in (b"Z", b"X"), confined, switches, threads)
 
 
-def _threads(pid: int) -> dict[int, _Status]:
-    leader = _status(pid, pid)
-    if leader.threads == 1:
-        return {pid: leader}
-    return {it: _status(pid, it) for it in map(int, os.listdir(f"/proc/{pid}/task"))}
+def _field(status: bytes, name: bytes) -> bytes:
+    # A name is a line's beginning: the process's own, which is free text, has its newlines escaped.
+    return status.partition(b"\n" + name + b":")[2].partition(b"\n")[0].strip()
+
+
+def _number(status: bytes, name: bytes) -> int:
+    return int(_field(status, name) or 0)  # older kernels lack some
+
+
+def _threads(pid: int, leader: _Status) -> list[int]:
+    """All of a process, once its first one has been looked at."""
+    return [pid] if leader.threads == 1 else [int(it) for it in os.listdir(f"/proc/{pid}/task")]
 
 
 def _only_reads(pid: int, writable: Collection[str]) -> bool:
@@ -145,14 +145,9 @@ def _harmless(pid: int, number: str) -> bool:
     return False
 
 
-def _children(pid: int) -> list[int]:
-    return [
-        child for thread in os.listdir(f"/proc/{pid}/task") for child in _read_children(pid, thread)
-    ]
-
-
-def _read_children(pid: int, thread: int | str) -> list[int]:
-    return [int(child) for child in _read(f"/proc/{pid}/task/{thread}/children").split()]
+def _children(pid: int, threads: Iterable[int]) -> list[int]:
+    found = (_read(f"/proc/{pid}/task/{thread}/children") for thread in threads)
+    return [int(child) for children in found for child in children.split()]
 
 
 def _read(path: str, *, one_piece: bool = False) -> bytes:
