@@ -83,10 +83,9 @@ class Desk:
 
 
 @pytest.fixture
-def desk(house: House, request: pytest.FixtureRequest) -> Iterator[Desk]:
+def desk(house: House) -> Iterator[Desk]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    rules = getattr(request, "param", {"sh": ALLOW, "true": FORBIDDEN, "cat": PROMPT})
-    broker = Broker(house.context(**rules), ours)
+    broker = Broker(house.context(sh=ALLOW, true=FORBIDDEN, cat=PROMPT), ours)
     serving = house.loop.start(broker.serve())
     before = len(os.listdir("/proc/self/fd"))
     yield Desk(house, broker, serving, theirs)

@@ -146,12 +146,12 @@ def test_the_loop_goes_on_while_git_is_asked(house: House, own: Surroundings, ga
     assert order == ["other", "asked"]
 
 
+@pytest.mark.usefixtures("gate")
 def test_a_git_that_takes_too_long_is_ended_and_has_no_say(
-    house: House, own: Surroundings, gate: int, monkeypatch: pytest.MonkeyPatch
+    house: House, own: Surroundings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_GIT_SECONDS", 0.01)
     assert pinned(git_environment(house, own), "core.sshCommand") == "ssh"
-    assert gate
     while house.starter.running():
         house.loop.turn()
 
