@@ -24,7 +24,7 @@ from codex_multitool.keeper.whole_output import WholeOutput
 from codex_multitool.launcher import spawner as words
 from codex_multitool.launcher import tree
 from codex_multitool.launcher.spawn import NotStartedError
-from codex_multitool.loop import Task, Timer, Wait
+from codex_multitool.loop import Running, Task, Timer, Wait, sleep
 from codex_multitool.running.deadline import Deadline
 from codex_multitool.running.limits import ended_by
 from codex_multitool.sandbox.enforce import SandboxError
@@ -33,6 +33,7 @@ from codex_multitool.sandbox.enforce import SandboxError
 # behind. What the shell wrote is read in any case; this is for filters that are about to write the
 # last of it, and to end.
 _DRAIN_SECONDS = 0.05
+_LINE_SECONDS = 1.0  # between two that are told, at least
 _MAX_JOBS = 32  # of a command's background processes, how many are named
 
 
@@ -47,6 +48,7 @@ class Command:
         self._report = Report()
         self._timed_out = self._told_to_end = False
         self._alarm: Timer | None = None
+        self._lines: Running | None = None
         self._opened = ExitStack()
         for fd in descriptors:
             self._opened.callback(os.close, fd)
@@ -77,9 +79,10 @@ class Command:
             self._shell.signal(number)
 
     def end(self, *, gently: bool = True) -> None:
-        """End it, and tell no result."""
+        """End it."""
         self._told_to_end = True
-        self._end(gently=gently)
+        if self._ending is not None:
+            self._ending.begin(gently=gently)
 
     # Its life
 
@@ -103,6 +106,8 @@ class Command:
         for part in (self._judging, self._ending, self._shell, self._pipes, self._whole):
             if part is not None:
                 part.close()
+        if self._lines is not None:
+            self._lines.cancel()
         self._judging = self._ending = self._shell = self._pipes = None
         if self._alarm is not None:
             self._alarm.cancel()
@@ -184,28 +189,29 @@ class Command:
         assert self._shell is not None
         if self._order.traced or spawner.lacking:
             self._means.front.tell(protocol.Began(self._shell.pid, spawner.lacking))
+        if self._order.lines:
+            self._lines = self._means.loop.start(self._tell_lines())
 
     def _seen_through(self) -> Task[None]:
-        assert self._shell is not None
-        assert self._ending is not None
-        ended = time.monotonic_ns()
+        means, order, shell, ending = self._means, self._order, self._shell, self._ending
+        assert shell is not None
+        assert ending is not None
+        duration = time.monotonic_ns() - self._begun
         until = time.monotonic() + _DRAIN_SECONDS
-        self._means.children.tell()
+        means.children.tell()
         if self._pipes is not None:
             yield Wait(event=self._pipes.ended, until=until)
             self._pipes.detach()
-        if not self._ending.over.is_set:
-            yield Wait(event=self._ending.over, until=until)
-        if not self._told_to_end:
-            if limit := ended_by(self._means.settings.limits, self._shell.status):
-                self._report.note(limit)
-            output = yield from self._output()
-            outcome = self._outcome(self._shell.status, ended - self._begun, output)
-            self._means.front.tell(protocol.Done(outcome, over=self._ending.over.is_set))
-            if self._ending.over.is_set:
-                return
-        yield from self._ending.awaited()
-        self._means.front.tell(protocol.Over())
+        yield Wait(event=ending.over, until=until)
+        if limit := ended_by(means.settings.limits, shell.status):
+            self._report.note(limit)
+        if order.traced:
+            means.front.tell(protocol.Exited(shell.pid, shell.status, time.monotonic()))
+        outcome = self._outcome(shell.status, duration, (yield from self._output()))
+        means.front.tell(protocol.Done(outcome, over=ending.over.is_set))
+        if not ending.over.is_set:
+            yield from ending.awaited()
+            means.front.tell(protocol.Over())
 
     def _output(self) -> Task[Output]:
         """What is kept; all of it is in the file, if that is not all."""
@@ -221,7 +227,7 @@ class Command:
     def _outcome(self, status: int, duration_ns: int, output: Output) -> protocol.Outcome:
         assert self._ending is not None
         background: tuple[tuple[int, str], ...] = ()
-        if not self._ending.over.is_set:
+        if not self._ending.over.is_set and not self._told_to_end:
             pids = self._means.processes.below()[:_MAX_JOBS]
             background = tuple((pid, tree.command_line(pid)) for pid in pids)
         return protocol.Outcome(
@@ -235,6 +241,15 @@ class Command:
             self._report.notes(),
             background,
         )
+
+    def _tell_lines(self) -> Task[None]:
+        told = ""
+        while True:
+            line = self._capture.last_line()
+            if line != told:
+                told = line
+                self._means.front.tell(protocol.Line(line))
+            yield from sleep(_LINE_SECONDS)
 
     # Its clock
 
@@ -258,11 +273,7 @@ class Command:
         shell = self._shell
         if shell is not None and not shell.ended.is_set:
             self._timed_out = True
-            self._end(gently=True)
-
-    def _end(self, *, gently: bool) -> None:
-        if self._ending is not None:
-            self._ending.begin(gently=gently)
+            self.end()
 
 
 def _told(error: OSError) -> str:

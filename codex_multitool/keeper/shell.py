@@ -35,6 +35,7 @@ class Shell:
         self._began = began
         self._reap = reap
         self._pidfd = -1
+        self._signals: list[int] = []  # that came too soon
         self.pid = 0
         self.status = 0
         self.lost = False
@@ -60,8 +61,10 @@ class Shell:
             self._end(status)
 
     def signal(self, number: int) -> None:
-        """Send its process group a signal, if it runs."""
-        if self.pid and not self.ended.is_set:
+        """Send its process group a signal, as soon as there is one, until it has ended."""
+        if not self.pid:
+            self._signals.append(number)
+        elif not self.ended.is_set:
             try:
                 os.killpg(self.pid, number)
             except (ProcessLookupError, PermissionError):
@@ -81,6 +84,8 @@ class Shell:
         else:
             self._loop.watch(self._pidfd, self._has_gone)
         self._began()
+        for number in self._signals:
+            self.signal(number)
 
     def _heard(self, _: int) -> None:
         match self._spawner.hear():
