@@ -199,7 +199,7 @@ class Loop:
             self._cancelled = 0
 
     def turn(self) -> None:
-        """One turn: what is ready now, or, if nothing is, what comes next. Tasks' errors are raised."""
+        """One turn: what is ready, or what comes next if nothing is. Tasks' errors are raised."""
         for descriptor, events in self._poll.poll(self._patience()):
             watcher = self._watchers.get(descriptor)
             if watcher is not None:  # else another has just forgotten it
@@ -231,7 +231,7 @@ class Loop:
             self.turn()
 
     def result(self, task: Task[T]) -> T:
-        """Run a task to its end, and whatever else there is meanwhile; what it returns, or raises."""
+        """Run a task to its end, beside all others; what it returns, or raises."""
         found: list[T] = []
 
         def kept() -> Task[None]:

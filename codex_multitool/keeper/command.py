@@ -14,8 +14,8 @@ from math import inf
 from codex_multitool.keeper import protocol
 from codex_multitool.keeper.ending import Ending
 from codex_multitool.keeper.judging import Judging
-from codex_multitool.keeper.output import Capture, Output
 from codex_multitool.keeper.means import Means
+from codex_multitool.keeper.output import Capture, Output
 from codex_multitool.keeper.pipes import Pipes
 from codex_multitool.keeper.report import Report
 from codex_multitool.keeper.shell import Shell
@@ -253,7 +253,7 @@ class Command:
 
     # Its clock
 
-    def _clock(self, stopped: bool) -> None:  # noqa: FBT001 — a callback's only argument
+    def _clock(self, stopped: bool) -> None:
         """A question stops it, the answer lets it go on."""
         now = time.monotonic()
         if stopped:
@@ -279,5 +279,3 @@ class Command:
 def _told(error: OSError) -> str:
     text = os.strerror(error.errno) if error.errno else str(error)
     return f"{error.filename}: {text}" if error.filename else text
-
-

@@ -105,9 +105,7 @@ class Judging:
         if self._order.traced:
             self._means.front.tell(protocol.Recorded(verdict))
 
-    def _trace(
-        self, pid: int, request: ExecRequest, decided: Decided, settled: Settled
-    ) -> None:
+    def _trace(self, pid: int, request: ExecRequest, decided: Decided, settled: Settled) -> None:
         parents, keeper = list[int](), os.getpid()
         above = pid
         while (above := parent(above)) > 1 and above != keeper and len(parents) < _MOST_PARENTS:

@@ -31,9 +31,7 @@ class Keeper:
     started_with: limits that are others in this process, and given back to what is executed.
     """
 
-    def __init__(
-        self, connection: socket.socket, settings: Settings, started_with: Limits
-    ) -> None:
+    def __init__(self, connection: socket.socket, settings: Settings, started_with: Limits) -> None:
         self._loop = loop = Loop()
         self._signals = Signals({signal.SIGCHLD})
         self._command: Command | None = None

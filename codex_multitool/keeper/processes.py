@@ -1,4 +1,4 @@
-"""The processes below a keeper: reaped, looked through, signalled; its spawners are none of them."""
+"""The processes below a keeper, its spawners apart: waited for, looked through, signalled."""
 
 import os
 import signal

@@ -137,5 +137,3 @@ class Shell:
             self._loop.forget(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = -1
-
-

@@ -30,9 +30,7 @@ _TIMEVAL = struct.Struct("=qq")
 SOCKET_NUMBER = 197
 
 
-_LIMITS = tuple(
-    value for name, value in vars(resource).items() if name.startswith("RLIMIT_")
-)
+_LIMITS = tuple(value for name, value in vars(resource).items() if name.startswith("RLIMIT_"))
 
 
 class LostError(Exception):

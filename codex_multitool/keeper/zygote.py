@@ -34,6 +34,7 @@ def start(started_with: Limits = ()) -> socket.socket:
 
 def _serve(control: socket.socket, started_with: Limits) -> None:
     _let_go(control.fileno())
+    # Here, and not in the front, which does without most of it.
     from codex_multitool.keeper.forking import Zygote
 
     # A collector that looks at what forks share makes copies of it.

@@ -85,7 +85,7 @@ def _limits(spawn: Spawn, started_with: Limits) -> None:
 
 
 def _signals(spawn: Spawn) -> None:
-    """What our processes handle, or Python ignores, is the default again but where it is ignored."""
+    """What our processes handle, or Python ignores, is the default again."""
     for number in {*spawn.ignored, *_signal.valid_signals()} - {_signal.SIGKILL, _signal.SIGSTOP}:
         wanted = _signal.SIG_IGN if number in spawn.ignored else _signal.SIG_DFL
         if _signal.getsignal(number) not in (wanted, None):

@@ -14,7 +14,7 @@ def first_free(targets: Sequence[int]) -> int:
 
 
 def moved(fd: int, above: int, opened: Callable[[int], None]) -> int:
-    """The same file, out of the way of numbers below `above`. opened: takes what is to be closed."""
+    """The same file, not below the number `above`. opened: takes what is to be closed."""
     if fd >= above:
         return fd
     found = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above)
@@ -22,9 +22,7 @@ def moved(fd: int, above: int, opened: Callable[[int], None]) -> int:
     return found
 
 
-def actions(
-    descriptors: Sequence[tuple[int, int]], opened: Callable[[int], None]
-) -> list[Action]:
+def actions(descriptors: Sequence[tuple[int, int]], opened: Callable[[int], None]) -> list[Action]:
     """What places these, pairs (ours, number in the program), and /dev/null for standard ones.
 
     opened: takes what is to be closed once the program is there.

@@ -28,7 +28,7 @@ class Spawn(NamedTuple):
     """
 
     path: bytes
-    argv: Sequence[bytes]
+    argv: list[bytes]
     environment: dict[bytes, bytes]
     workdir: int
     descriptors: Sequence[tuple[int, int]]

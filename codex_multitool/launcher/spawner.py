@@ -24,10 +24,10 @@ from codex_multitool.interception.architecture import architecture
 from codex_multitool.interception.filter import exec_filter
 from codex_multitool.interception.kernel import KernelError
 from codex_multitool.interception.listener import install
+from codex_multitool.interception.rights import receive, send
 from codex_multitool.launcher.hardening import Limits
 from codex_multitool.launcher.mounts import bind, unshare_mounts
 from codex_multitool.launcher.placing import actions
-from codex_multitool.interception.rights import receive, send
 from codex_multitool.sandbox import enforce
 
 # What it says: a kind, a number, and perhaps a text. Each is one message.
@@ -200,7 +200,8 @@ def request(
 def _serve(channel: socket.socket, cell: Cell, message: bytes, fds: list[int]) -> None:
     """Start one command, and wait for its end."""
     try:
-        pid = _started(cell, *marshal.loads(message if message != b"-" else _whole(fds)), fds)
+        told = marshal.loads(message if message != b"-" else _whole(fds))
+        pid = _started(cell, told, fds)
     except OSError as error:
         _say(channel, NOT_STARTED, error.errno or 0, str(error.filename or ""))
         return
@@ -221,14 +222,8 @@ def _whole(fds: list[int]) -> bytes:
         os.close(fd)
 
 
-def _started(
-    cell: Cell,
-    argv: list[bytes],
-    more_environment: dict[bytes, bytes],
-    targets: list[int],
-    ignored: list[int],
-    fds: list[int],
-) -> int:
+def _started(cell: Cell, told: Any, fds: list[int]) -> int:
+    argv, more_environment, targets, ignored = told
     workdir, *sources = fds
     before: list[tuple[int, Any]] = []
     with ExitStack() as stack:
@@ -263,5 +258,3 @@ def _go_to(workdir: int, *, anew: bool) -> None:
         os.chdir(os.getcwd())
         if not os.path.samestat(os.stat("."), before):
             raise FileNotFoundError(errno.ENOENT, "the working directory was replaced", ".")
-
-
