@@ -68,9 +68,8 @@ def _started(
     context: Context, escalated: Escalated, path: str, environment: Mapping[str, str]
 ) -> Process:
     inherited, program = escalated.inherited, escalated.program
-    script = program.kind is Kind.SCRIPT
-    # A script asks for its own name: it gets it, unless the sandbox could put another file there.
-    by_name = script and untrusted(program, context.writable) is None
+    # Programs ask for their names: they get them, unless the sandbox could put other files there.
+    by_name = untrusted(program, context.writable) is None
     with ExitStack() as stack:
         workdir, executed = escalated.workdir, program.fd
         if context.own_mounts:
@@ -82,7 +81,7 @@ def _started(
             workdir=workdir,
             descriptors=escalated.descriptors,
             program=None if by_name else executed,
-            script=script,
+            script=program.kind is Kind.SCRIPT,
             umask=inherited.umask,
             nice=inherited.nice,
             blocked=inherited.blocked,
