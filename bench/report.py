@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypedDict
 
 from bench.run import Result
-from bench.subjects import COLUMNS, LAUNCHED, OURS, WRAPPED
+from bench.subjects import AGAINST, COLUMNS, FLOOR, LAUNCHED, ORIGINAL, OURS, WRAPPED
 
 
 class Machine(TypedDict):
@@ -18,6 +18,8 @@ class Machine(TypedDict):
     python: str
     load: float
 
+
+_BASES = {LAUNCHED: "launcher", FLOOR: "floor"}  # as a target names them
 
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 
@@ -42,6 +44,7 @@ def _row_as_json(result: Result) -> dict[str, Any]:
         "limit": row.limit,
         "medians": {column: result.median(column) for column in result.samples},
         "ratios": {column: result.ratio(column) for column in (OURS, WRAPPED)},
+        "ratio_to_other": result.ratio(OURS, AGAINST),
         "met": {column: met(result, column) for column in (OURS, WRAPPED)},
         "samples": result.samples,
     }
@@ -66,7 +69,8 @@ def met(result: Result, column: str) -> bool | None:
 def table(results: Sequence[Result]) -> str:
     """Markdown that a terminal shows readably, too."""
     shown = [column for column in COLUMNS if any(column in each.samples for each in results)]
-    titles = ["measure", "", *(COLUMNS[column] for column in shown), "ratio", "wrapper", "target"]
+    ratios = ["ratio", *(["to other"] if AGAINST in shown else []), "wrapper"]
+    titles = ["measure", "", *(COLUMNS[column] for column in shown), *ratios, "target"]
     lines = [titles, *(_cells(result, shown) for result in results)]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])
@@ -84,6 +88,7 @@ def _cells(result: Result, columns: Sequence[str]) -> list[str]:
         result.row.unit,
         *(number(result.median(column)) for column in columns),
         _ratio(result, OURS),
+        *([_plain(result.ratio(OURS, AGAINST))] if AGAINST in columns else []),
         _ratio(result, WRAPPED),
         _target(result),
     ]
@@ -97,11 +102,12 @@ def number(value: float | None) -> str:
 
 
 def _ratio(result: Result, column: str) -> str:
-    ratio = result.ratio(column)
-    if ratio is None:
-        return ""
     missed = " ✗" if met(result, column) is False else ""
-    return f"{ratio:.2f}{missed}"
+    return (_plain(result.ratio(column)) + missed).strip()
+
+
+def _plain(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}"
 
 
 def _target(result: Result) -> str:
@@ -109,9 +115,8 @@ def _target(result: Result) -> str:
     words = [] if row.limit is None else [f"{sign} {row.limit:g} {row.unit}"]
     for column, target in targets(result).items():
         words.append(f"{sign} {target:g}" + (" (wrapper)" if column == WRAPPED else ""))
-    if words and row.base == LAUNCHED:
-        words.append("of the launcher")
-    return " ".join(words)
+    base = "" if row.base == ORIGINAL else f" of the {_BASES[row.base]}"
+    return ", ".join(words) + (base if words else "")
 
 
 def section(results: Sequence[Result], machine: Machine) -> str:

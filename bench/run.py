@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bench.measures import Measure, Row, Values
+from bench.measures import Measure, Row
+from bench.samples import Values
 from bench.subjects import Bench
 
 _FEWEST = 3  # samples of a row, unless that takes longer than all the time there is
@@ -25,9 +26,9 @@ class Result:
         found = self.samples.get(column)
         return statistics.median(found) if found else None
 
-    def ratio(self, column: str) -> float | None:
-        """Of the column's median to that of the row's base."""
-        ours, base = self.median(column), self.median(self.row.base)
+    def ratio(self, column: str, base_column: str | None = None) -> float | None:
+        """Of the column's median to that of another: by itself, of the row's base."""
+        ours, base = self.median(column), self.median(base_column or self.row.base)
         return None if ours is None or not base else ours / base
 
 
@@ -56,16 +57,17 @@ def _measured(
 ) -> list[Result]:
     rounds: list[dict[str, Values]] = []
     longest, most = 0.0, 1 if quick else measure.most
+    named = bench.columns(measure.columns)
     while len(rounds) < most:
         begun = time.monotonic()
         if rounds and begun + longest > (until if len(rounds) > _FEWEST else end):
             break
-        columns = _turned(measure.columns, len(rounds))
+        columns = _turned(named, len(rounds))
         rounds.append({column: measure.sample(bench, column) for column in columns})
         longest = max(longest, time.monotonic() - begun)
     # The first warms servers and caches up.
     kept = rounds[1:] if len(rounds) > _FEWEST else rounds
-    return [Result(row, _samples(row.name, measure.columns, kept)) for row in measure.rows]
+    return [Result(row, _samples(row.name, named, kept)) for row in measure.rows]
 
 
 def _samples(

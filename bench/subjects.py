@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,11 +16,13 @@ ROOT = Path(__file__).resolve().parent.parent
 DIST = Path(os.environ.get("CODEX_MULTITOOL_DIST") or ROOT / "dist")
 
 # One column of the table each.
-ORIGINAL, LAUNCHED, OURS, WRAPPED, FLOOR = "original", "launched", "ours", "wrapped", "floor"
+ORIGINAL, LAUNCHED, FLOOR = "original", "launched", "floor"
+OURS, AGAINST, WRAPPED = "ours", "against", "wrapped"
 COLUMNS = {
     ORIGINAL: "original",
     LAUNCHED: "its node launcher",
     OURS: "ours",
+    AGAINST: "other build",
     WRAPPED: "ours, wrapper mode",
     FLOOR: "floor",
 }
@@ -51,9 +54,12 @@ class Subject:
 
 
 class Bench:
-    """The subjects by column, their folders, and the servers that serve many rows."""
+    """The subjects by column, their folders, and the servers that serve many rows.
 
-    def __init__(self, folder: Path) -> None:
+    against: the folder of another build of ours, to be measured beside it.
+    """
+
+    def __init__(self, folder: Path, against: Path | None = None) -> None:
         self.workspace = folder / "ws"
         home = folder / "home"
         rules = home / ".codex" / "rules"
@@ -67,13 +73,21 @@ class Bench:
             "LANG": "C.UTF-8",
             "TERM": "dumb",
         }
-        self.subjects = {**_ours(), **_original()}
+        self.subjects = {OURS: _kernel(DIST), WRAPPED: _wrapped(DIST), **_original()}
+        if against:
+            self.subjects[AGAINST] = _kernel(against.absolute())
         self._running: dict[str, Client] = {}
+        self._policies: dict[str, Json] = {}
 
     def close(self) -> None:
         """End the servers."""
         while self._running:
             self._running.popitem()[1].close()
+
+    def columns(self, named: Sequence[str]) -> list[str]:
+        """These, and behind ours the other build's."""
+        with_other = (OURS, AGAINST) if AGAINST in self.subjects else (OURS,)
+        return [each for one in named for each in (with_other if one == OURS else (one,))]
 
     def start(self, column: str) -> Client:
         """A server just started, nothing said yet; the caller's to close."""
@@ -87,9 +101,12 @@ class Bench:
             client = self._running[column] = self.start(column)
             client.initialize()
             self._confine(column, client, READ_ONLY)
+            self._policies[column] = READ_ONLY
             if client.shell(_OUTSIDE)["output"].strip() != "1":
                 raise BenchError(f"{column}: what a rule allows is not run outside the sandbox")
-        self._confine(column, client, policy)
+        if policy != self._policies[column]:
+            self._confine(column, client, policy)
+            self._policies[column] = policy
         return client
 
     def fresh(self, column: str) -> Client:
@@ -110,23 +127,26 @@ class Bench:
         )
 
 
-def _ours() -> dict[str, Subject]:
+def _kernel(dist: Path) -> Subject:
+    stock = next(filter(os.path.exists, ("/bin/bash", "/usr/bin/bash", "/bin/sh")))
+    return _of_build(dist, stock, "--intercept=kernel", "--shell", stock)
+
+
+def _wrapped(dist: Path) -> Subject:
+    patched, wrapper = _patched_bash(), str(dist / "codex-execve-wrapper")
+    words = ("--intercept=wrapper", "--shell", patched, "--execve", wrapper)
+    return _of_build(dist, patched, *words)
+
+
+def _of_build(dist: Path, shell: str, *options: str) -> Subject:
     server, helper, wrapper = (
-        str(DIST / name)
+        str(dist / name)
         for name in ("codex-exec-mcp-server", "codex-linux-sandbox", "codex-execve-wrapper")
     )
     if not os.path.exists(server):
         raise BenchError(f"{server} is not there: run `make build`")
-    stock = next(filter(os.path.exists, ("/bin/bash", "/usr/bin/bash", "/bin/sh")))
-    patched = _patched_bash()
     # The places that are measured in lie in the temporary folder.
-    server_words = (server, "--accept-writable-server")
-    kernel = (*server_words, "--intercept=kernel", "--shell", stock)
-    wrapping = (*server_words, "--intercept=wrapper", "--shell", patched, "--execve", wrapper)
-    return {
-        OURS: Subject(kernel, stock, helper, wrapper),
-        WRAPPED: Subject(wrapping, patched, helper, wrapper),
-    }
+    return Subject((server, "--accept-writable-server", *options), shell, helper, wrapper)
 
 
 def _original() -> dict[str, Subject]:

@@ -6,6 +6,7 @@ to get another role's effect, exec the executable under that role's name.
 
 # `signal` would import enum, 2 ms; this is the module of the interpreter behind it.
 import _signal  # type: ignore[import-not-found]
+import gc
 import os
 import sys
 from os.path import basename, dirname, isabs, join, realpath
@@ -35,6 +36,9 @@ def main(argv: list[str]) -> int:
 
     argv: the whole vector, argv[0] included. Returns the exit status.
     """
+    # Imports make much and leave no cycles behind: what collecting them finds is not worth a look.
+    # A role that goes on for long collects again.
+    gc.disable()
     _undo_locale_coercion()
     try:
         return _run(argv)
@@ -46,8 +50,8 @@ def main(argv: list[str]) -> int:
 
 
 def _for_want_of_memory(error: Exception) -> bool:
-    # The first is the dynamic linker's word for it, the second what becomes of one in zipimport.
-    said = ("failed to map segment", "cannot allocate memory", "bad local file header")
+    # The dynamic linker's words for it.
+    said = ("failed to map segment", "cannot allocate memory")
     return isinstance(error, MemoryError) or any(each in str(error) for each in said)
 
 

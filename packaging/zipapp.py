@@ -1,6 +1,6 @@
 """Build the executable: a zip archive that its own first line starts, and its names beside it.
 
-    OUT/codex-multitool         our modules as bytecode, stored uncompressed
+    OUT/codex-multitool         our modules as bytecode, and an archive of what loads them
     OUT/codex-multitool.lib/    the dependencies, unpacked: shared objects do not load from a zip
     OUT/codex-exec-mcp-server, codex-execve-wrapper, codex-linux-sandbox -> codex-multitool
 
@@ -24,13 +24,14 @@ import sysconfig
 import tempfile
 import tomllib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import metadata, util
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "codex_multitool"
 CACHE = ROOT / "build" / "dependencies"
+START = runpy.run_path(str(ROOT / "packaging" / "start.py"))
 _LAYOUT = "3"  # of that folder: to be changed with what `install` leaves there
 
 # `-IS archive` would do, but then runpy finds __main__, which imports contextlib, functools and
@@ -88,27 +89,42 @@ def bytecode(source: bytes, name: str) -> bytes:
     return util.MAGIC_NUMBER + flags + util.source_hash(source) + marshal.dumps(code)
 
 
-def archive_entries(prepared: Path) -> Iterator[tuple[str, bytes]]:
-    """Name and content of every archive member; only what the roles read from it at start.
+def our_modules(prepared: Path) -> dict[str, bytes]:
+    """Our modules' files, by their path in the package, and their code as marshal(3) has it.
 
     prepared: holds files that take the place of those of the same name in the checkout.
-    The interpreter reads the whole directory of the archive at each start, some 5 us per
-    member: no sources, and the dependencies stay outside.
+    """
+    codes = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        instead = prepared / name
+        source = (instead if instead.exists() else path).read_bytes()
+        codes[name + "c"] = marshal.dumps(compile(source, name, "exec", dont_inherit=True))
+    return codes
+
+
+def laid_out(codes: Mapping[str, bytes], offset: int) -> tuple[bytes, bytes]:
+    """The modules' code as one piece that lies at `offset`, and its index: see start.Modules."""
+    stamp = hashlib.sha256(b"".join(codes.values())).digest()[: START["STAMP_SIZE"]]
+    places = {}
+    for file, code in codes.items():
+        size = len(stamp) + len(code)
+        name = file.removesuffix(".pyc").removesuffix("/__init__").replace("/", ".")
+        places[name] = (file, offset, size)
+        offset += size
+    return b"".join(stamp + code for code in codes.values()), marshal.dumps((stamp, places))
+
+
+def archive_entries(index: bytes) -> Iterator[tuple[str, bytes]]:
+    """Name and content of every archive member: what the interpreter needs to run a role.
+
+    It reads the whole directory of the archive at each start, some 5 us per member.
     """
     yield "__main__.py", b"import start\n\nstart.main()\n"  # for `python codex-multitool`
     yield "start.pyc", bytecode((ROOT / "packaging" / "start.py").read_bytes(), "start.py")
     # Behind the bytecode in zipimport's order of search: read where that does not fit.
     yield "start.py", other_version()
-    for path in sorted(PACKAGE.rglob("*")):
-        if path.is_dir() or path.suffix == ".pyc":
-            continue
-        name = path.relative_to(ROOT).as_posix()
-        instead = prepared / name
-        content = (instead if instead.exists() else path).read_bytes()
-        if path.suffix == ".py":
-            yield name + "c", bytecode(content, name)
-        else:
-            yield name, content
+    yield str(START["INDEX"]), index
 
 
 def other_version() -> bytes:
@@ -125,8 +141,8 @@ def other_version() -> bytes:
     return text.encode()
 
 
-def write_archive(target: Path, head: bytes, entries: Iterator[tuple[str, bytes]]) -> int:
-    """Write the executable archive, replacing `target` at once. Returns the member count."""
+def write_archive(target: Path, head: bytes, entries: Iterator[tuple[str, bytes]]) -> None:
+    """Write the executable archive behind `head`, replacing `target` at once."""
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with partial.open("wb") as file:
@@ -137,12 +153,10 @@ def write_archive(target: Path, head: bytes, entries: Iterator[tuple[str, bytes]
                     member.create_system = 3  # Unix, wherever it is built
                     member.external_attr = 0o100644 << 16
                     archive.writestr(member, content)
-                count = len(archive.namelist())
         partial.chmod(0o755)
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
-    return count
 
 
 def requirements() -> list[str]:
@@ -252,10 +266,12 @@ def build(out: Path) -> None:
     place_dependencies(dependencies(), target.with_name(f"{target.name}.lib"))
     with tempfile.TemporaryDirectory() as prepared:
         prepare_sandbox(Path(prepared))
-        count = write_archive(target, head, archive_entries(Path(prepared)))
+        codes = our_modules(Path(prepared))
+    code, index = laid_out(codes, len(head))
+    write_archive(target, head + code, archive_entries(index))
     for role in ("MCP_SERVER", "EXECVE_WRAPPER", "LINUX_SANDBOX"):
         link(target, str(roles[role]))
-    print(f"{target}: {count} members, {target.stat().st_size // 1024} KiB, for {interpreter}")
+    print(f"{target}: {len(codes)} modules, {target.stat().st_size // 1024} KiB, for {interpreter}")
     closed = closed_to_others(interpreter)
     if closed:
         print(

@@ -72,7 +72,7 @@ def original() -> Original:
         # The helper is codex itself, told what to be by its name.
         (folder / "codex-linux-sandbox").symlink_to(codex)
 
-    folder = _once(f"original-{ORIGINAL_VERSION}-{triple}", install)
+    folder = once(f"original-{ORIGINAL_VERSION}-{triple}", install)
     vendor = folder / "node_modules/@openai/codex-shell-tool-mcp/vendor" / triple
     return Original(
         server=vendor / "codex-exec-mcp-server",
@@ -88,7 +88,7 @@ def codex(version: str) -> Path:
         return original().helper.resolve()
     triple, platform = _for_machine(_TRIPLES), _for_machine(_NPM_PLATFORMS)
     package = f"@openai/codex@{version}-{platform}"
-    folder = _once(f"codex-{version}-{platform}", lambda folder: _npm_install(folder, [package]))
+    folder = once(f"codex-{version}-{platform}", lambda folder: _npm_install(folder, [package]))
     vendor = folder / "node_modules/@openai/codex/vendor" / triple
     return next(path for path in (vendor / "bin/codex", vendor / "codex/codex") if path.exists())
 
@@ -116,7 +116,7 @@ def opencode() -> Path:
 def inspector() -> list[str]:
     """The command line that starts the Inspector's CLI."""
     node = _node(INSPECTOR_NODE)
-    folder = _once("inspector-2", lambda folder: _npm_install(folder, [INSPECTOR]))
+    folder = once("inspector-2", lambda folder: _npm_install(folder, [INSPECTOR]))
     launcher = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"
     return [str(node), str(folder / launcher), "--cli"]
 
@@ -129,13 +129,13 @@ def sdk_python(major: int) -> Path:
         _run([str(folder / "bin/python"), "-m", "pip", "install", "--quiet", SDK[major]])
 
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return _once(f"sdk-{major}-python{version}", install) / "bin/python"
+    return once(f"sdk-{major}-python{version}", install) / "bin/python"
 
 
 def _from_npm(name: str, package: str, version: str) -> Path:
     """The folder of one package."""
     wanted = [f"{package}@{version}", "--omit=optional"]
-    folder = _once(f"{name}-{version}", lambda folder: _npm_install(folder, wanted))
+    folder = once(f"{name}-{version}", lambda folder: _npm_install(folder, wanted))
     return folder / "node_modules" / package
 
 
@@ -147,7 +147,7 @@ def _node(least: tuple[int, int]) -> Path:
         if (int(version[0]), int(version[1])) >= least:
             return Path(own)
     package = _for_machine(_NODE_PACKAGES)
-    folder = _once(f"{package}-22", lambda folder: _npm_install(folder, [f"{package}@22"]))
+    folder = once(f"{package}-22", lambda folder: _npm_install(folder, [f"{package}@22"]))
     return folder / "node_modules" / package / "bin/node"
 
 
@@ -190,7 +190,7 @@ def _run(command: Sequence[str]) -> str:
     return done.stdout
 
 
-def _once(name: str, install: Callable[[Path], None]) -> Path:
+def once(name: str, install: Callable[[Path], None]) -> Path:
     """Run `install` on an empty folder of the cache unless it was completed before."""
     cache = cache_dir() / "tests"
     folder, complete = cache / name, cache / f"{name}.complete"

@@ -167,8 +167,7 @@ def exec_command(
     except OSError as error:
         sys.exit(fail(f"no process to start CMD from: {error.strerror}"))
     # From here on large imports: the zygote has none of it in its memory, the trial goes on
-    # meanwhile, and there is no garbage to collect.
-    gc.disable()
+    # meanwhile.
     from codex_multitool.cli import exec_run
     from codex_multitool.cli.exec_lessons import NotRunError
 

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from codex_multitool.interception.hold import Ended, Hold, Refused, Stop, Stopped, seize
 from codex_multitool.interception.listener import Listener, Notification
+from codex_multitool.interception.stack import executed_as
 
 
 class Awaited(enum.Enum):
@@ -43,12 +44,15 @@ class Expected:
     """The program judged. argv: as the new program will find it.
 
     unseen: the file may be executed but not read, so its process does not show which it runs.
+    path: the path executed, where it leads every caller to this file, no script, and nobody in
+    the sandbox can change that; else None.
     """
 
     device: int
     inode: int
     argv: tuple[str, ...]
     unseen: bool = False
+    path: bytes | None = None
     command_line: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -75,6 +79,7 @@ def resume_checked(
         answered = listener.resume(notification)
         if not (answered and listener.killable):
             hold.interrupt()
+        yield Awaited.STOP  # it takes longer than to look
         return (yield from watch(hold, expected))
 
 
@@ -127,6 +132,25 @@ def _until_ended(hold: Hold) -> Steps[None]:
 
 def as_expected(tid: int, expected: Expected) -> bool:
     """Whether the thread, at its exec stop, is about to run this; False if it cannot be seen."""
+    return _by_path(tid, expected) or _by_identity(tid, expected)
+
+
+def _by_path(tid: int, expected: Expected) -> bool:
+    """Whether its stack shows it, and the path still leads to the file.
+
+    A name below /proc/TID costs as much as all the rest: it is made, and thrown away as the
+    process ends. So the usual exec is known without one.
+    """
+    path = expected.path
+    if path is None or not executed_as(tid, path, len(expected.argv), expected.command_line):
+        return False
+    try:
+        return _same(os.stat(path), expected)
+    except OSError:
+        return False
+
+
+def _by_identity(tid: int, expected: Expected) -> bool:
     wanted = expected.command_line
     try:
         if not _runs(tid, expected):
@@ -144,10 +168,13 @@ def as_expected(tid: int, expected: Expected) -> bool:
 
 def _runs(tid: int, expected: Expected) -> bool:
     try:
-        program = os.stat(f"/proc/{tid}/exe")
+        return _same(os.stat(f"/proc/{tid}/exe"), expected)
     except PermissionError:
         return expected.unseen
-    return (program.st_dev, program.st_ino) == (expected.device, expected.inode)
+
+
+def _same(file: os.stat_result, expected: Expected) -> bool:
+    return (file.st_dev, file.st_ino) == (expected.device, expected.inode)
 
 
 def _begins(file: int, size: int) -> bytes:

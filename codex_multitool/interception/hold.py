@@ -31,7 +31,8 @@ from codex_multitool.interception.kernel import (
 
 _WALL = 0x4000_0000
 _AT_ONCE = 0.05  # seconds; a killed process needs microseconds
-_LOOK = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT | _WALL
+_STOPPED = os.WSTOPPED | os.WNOHANG | _WALL
+_DEAD = os.WEXITED | os.WNOHANG | os.WNOWAIT | _WALL
 
 
 class Stop(enum.Enum):
@@ -101,19 +102,15 @@ class Hold:
 
         SIGKILL may come between any two calls: what was stopped then runs to its end.
         """
-        while True:
-            found = os.waitid(os.P_PID, tid, _LOOK)
-            if found is None:
-                return None
-            if found.si_code not in (os.CLD_TRAPPED, os.CLD_STOPPED):
-                self._reap(tid)
-                return Ended()
-            try:
-                found = os.waitid(os.P_PID, tid, os.WSTOPPED | os.WNOHANG | _WALL)
-            except ChildProcessError:
-                continue  # a zombie by now, of which a stop cannot be asked
-            if found is not None:
-                return _stopped(found.si_status)
+        try:
+            found = os.waitid(os.P_PID, tid, _STOPPED)
+            return None if found is None else _stopped(found.si_status)
+        except ChildProcessError:
+            pass  # a zombie, of which a stop cannot be asked, or none of ours
+        if os.waitid(os.P_PID, tid, _DEAD) is None:
+            return None  # a leader, whose other threads run on
+        self._reap(tid)
+        return Ended()
 
     def registers(self) -> bytes | None:
         """Its NT_PRSTATUS registers; None if it has been killed meanwhile."""

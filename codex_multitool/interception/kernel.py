@@ -6,6 +6,9 @@ Success is judged by the return value; errno is read only after a failure.
 import ctypes
 import os
 import struct
+from collections.abc import Sequence
+from errno import ENOSYS
+from itertools import chain
 
 PTRACE_CONT = 7
 PTRACE_DETACH = 17
@@ -13,6 +16,7 @@ PTRACE_GETREGSET = 0x4204
 PTRACE_SETREGSET = 0x4205
 PTRACE_SEIZE = 0x4206
 PTRACE_INTERRUPT = 0x4207
+PTRACE_GET_SYSCALL_INFO = 0x420E  # Linux 5.3
 
 PTRACE_O_TRACEEXEC = 1 << 4
 PTRACE_O_EXITKILL = 1 << 20
@@ -32,6 +36,7 @@ _PIDFD_GETFD = 438
 _HOW = struct.Struct("=QQQ")  # struct open_how: flags, mode, resolve
 _NT_PRSTATUS = 1
 _MOST_REGISTERS = 1024
+_SYSCALL_INFO = struct.Struct("=B3xIQQ")  # op, arch, instruction_pointer, stack_pointer
 _STATFS_SIZE = 256  # more than struct statfs anywhere; f_type is its first word
 
 
@@ -48,6 +53,10 @@ class _Iovec(ctypes.Structure):
     _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
 
 
+# What process_vm_readv() takes at once.
+MOST_PIECES = 32
+MOST_BYTES = 1 << 17
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _syscall = _libc.syscall
 _syscall.restype = ctypes.c_long
@@ -57,6 +66,20 @@ _openat2.restype = ctypes.c_long
 _openat2.argtypes = (
     *(ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t),
 )
+_readv = getattr(_libc, "process_vm_readv", None)
+if _readv is not None:
+    _readv.restype = ctypes.c_ssize_t
+    _readv.argtypes = (
+        *(ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong),
+        *(ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong),
+    )
+# Made once: to make them takes longer than to read. One thread is the only one to.
+_here = ctypes.create_string_buffer(MOST_BYTES)
+_seen = memoryview(_here)
+_local = _Iovec(ctypes.addressof(_here), MOST_BYTES)
+_local_at = ctypes.addressof(_local)
+_remote = (_Iovec * MOST_PIECES)()
+_remote_at = ctypes.addressof(_remote)
 _ptrace = _libc.ptrace
 _ptrace.restype = ctypes.c_long
 _ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
@@ -77,6 +100,21 @@ def ptrace(request: int, tid: int, address: object = None, data: object = None) 
         raise KernelError("ptrace", ctypes.get_errno())
 
 
+def process_vm_readv(tid: int, pieces: Sequence[tuple[int, int]]) -> bytes:
+    """process_vm_readv(2): what the process has at these (address, size), one after the other.
+
+    At most MOST_PIECES, with MOST_BYTES of the whole. It ends short where one cannot be read; of a
+    piece within one page there is all or nothing.
+    """
+    if _readv is None:
+        raise KernelError("process_vm_readv", ENOSYS)
+    struct.pack_into(f"={2 * len(pieces)}Q", _remote, 0, *chain.from_iterable(pieces))
+    size = _readv(tid, _local_at, 1, _remote_at, len(pieces), 0)
+    if size < 0:
+        raise KernelError("process_vm_readv", ctypes.get_errno())
+    return bytes(_seen[:size])
+
+
 def ptrace_registers(tid: int) -> bytes:
     """PTRACE_GETREGSET of NT_PRSTATUS."""
     buffer = ctypes.create_string_buffer(_MOST_REGISTERS)
@@ -90,6 +128,13 @@ def ptrace_set_registers(tid: int, registers: bytes) -> None:
     buffer = ctypes.create_string_buffer(registers, len(registers))
     vector = _Iovec(ctypes.addressof(buffer), len(buffer))
     ptrace(PTRACE_SETREGSET, tid, _NT_PRSTATUS, ctypes.addressof(vector))
+
+
+def stack_pointer(tid: int) -> int:
+    """PTRACE_GET_SYSCALL_INFO of a stopped thread: its stack pointer, on every architecture."""
+    buffer = ctypes.create_string_buffer(_SYSCALL_INFO.size)
+    ptrace(PTRACE_GET_SYSCALL_INFO, tid, len(buffer), ctypes.addressof(buffer))
+    return int(_SYSCALL_INFO.unpack(buffer)[3])
 
 
 def leads(tid: int) -> bool:

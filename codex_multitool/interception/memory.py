@@ -6,8 +6,10 @@ so the answers fit one another, and no length is taken on trust.
 
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from errno import E2BIG, EFAULT, EIO, ENAMETOOLONG, ESRCH
+
+from codex_multitool.interception.kernel import MOST_PIECES, KernelError, process_vm_readv
 
 # include/uapi/linux/limits.h, binfmts.h; fs/exec.c bounds argv and envp by 3/4 of _STK_LIM.
 PATH_MAX = 4096
@@ -20,22 +22,33 @@ _FEW = 16  # most commands have fewer words
 _POINTER = 8
 _FEW_POINTERS = struct.Struct(f"={_FEW}Q")
 _HIGHEST = 1 << 56  # above any user address; a tag in the top byte (aarch64) is not part of it
+_START = (_HIGHEST - 1) & -_PAGE  # of a page, of an address
 
 
 class Memory:
-    """The memory of the thread `tid` at this moment; raises OSError as open(2) of its mem file.
+    """The memory of the thread `tid`, as long as that is the thread that is meant.
 
-    All strings read by one object share the kernel's limit, pointers included.
+    All strings read by one object share the kernel's limit, pointers included. Every reading raises
+    KernelError where the memory may not be looked at.
     """
 
     def __init__(self, tid: int) -> None:
-        self._fd = os.open(f"/proc/{tid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        self._tid = tid
+        self._file = -1
         self._pages: dict[int, bytes] = {}
         self._room = MAX_STRINGS_SIZE
 
     def close(self) -> None:
-        """Close the mem file."""
-        os.close(self._fd)
+        """Close what was opened."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def ahead(self, addresses: Iterable[int]) -> None:
+        """Read the pages that hold these addresses, or some of them, in one call."""
+        starts = {address & _START for address in addresses}.difference(self._pages)
+        if starts:
+            self._fetch(list(starts)[:MOST_PIECES])
 
     def path(self, address: int) -> bytes:
         """A path name; OSError EFAULT, ENAMETOOLONG as the kernel would say."""
@@ -44,7 +57,9 @@ class Memory:
     def vector(self, address: int) -> tuple[str, ...]:
         """A vector of strings, argv or envp; OSError EFAULT, E2BIG."""
         strings = []
-        for pointer in self._pointers(address):
+        pointers = self._pointers(address)
+        self.ahead(pointers)
+        for pointer in pointers:
             # The usual string lies within a page that has been read, and most calls are for those.
             offset = pointer & (_PAGE - 1)
             page = self._pages.get(pointer - offset, b"")
@@ -114,14 +129,34 @@ class Memory:
     def _page(self, start: int, following: int = 0) -> bytes:
         page = self._pages.get(start)
         if page is None:
-            self._load(start, _PAGE + following)
+            wanted = range(start, start + _PAGE + following, _PAGE)
+            # What it does not give, the file may: without PROT_READ (the kernel itself reads what
+            # may be written), or where an outer filter refuses it.
+            if not self._fetch(wanted):
+                self._read(start, len(wanted) * _PAGE)
             page = self._pages[start]
         return page
 
-    def _load(self, start: int, size: int) -> None:
-        """Read pages from `start` on; mem files answer short where memory ends."""
+    def _fetch(self, starts: Sequence[int]) -> bool:
+        """Read pages, up to the first that cannot be read; False if that is the first."""
         try:
-            block = os.pread(self._fd, size, start)
+            text = process_vm_readv(self._tid, [(start, _PAGE) for start in starts])
+        except KernelError:
+            return False
+        whole = range(0, len(text) - _PAGE + 1, _PAGE)
+        for offset, start in zip(whole, starts, strict=False):
+            self._pages.setdefault(start, text[offset : offset + _PAGE])
+        return bool(whole)
+
+    def _read(self, start: int, size: int) -> None:
+        """The same by the mem file, which answers short where memory ends."""
+        try:
+            if self._file < 0:
+                self._file = os.open(f"/proc/{self._tid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise KernelError("open of its mem file", error.errno or ESRCH) from None
+        try:
+            block = os.pread(self._file, size, start)
         except OSError as error:
             if error.errno == EIO:
                 raise OSError(EFAULT, os.strerror(EFAULT)) from None

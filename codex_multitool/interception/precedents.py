@@ -33,11 +33,7 @@ class Precedents:
         self._plain: dict[tuple[str, tuple[str, ...]], tuple[Identity, Expected]] = {}
 
     def knows(self, file: str, argv: tuple[str, ...]) -> Expected | None:
-        """What an execve(2) will run, if the same just ran before, by the same unchanged file.
-
-        Should the name mean another file for the caller, in /proc perhaps, then that is not the
-        expected one at the exec stop.
-        """
+        """What an execve(2) will run, if the same just ran before, by the same unchanged file."""
         plain = self._plain.get((file, argv))
         if plain is None:
             return None
@@ -64,7 +60,7 @@ class Precedents:
             if len(self._judged) >= _MOST:
                 self._judged.clear()
             self._judged[facts] = request, verdict
-            if runs and self._our_view and request.untrusted is None and _plain(snapshot):
+            if runs and self._our_view and _plain(snapshot, request):
                 self._learn_plain(snapshot)
         if request.untrusted is None:
             self._learn_files(snapshot)
@@ -74,7 +70,8 @@ class Precedents:
             self._plain.clear()
         assert snapshot.program is not None, "it ran"
         which = snapshot.program.identity
-        expected = Expected(which[0], which[1], snapshot.argv_executed())
+        path = os.fsencode(snapshot.file)
+        expected = Expected(which[0], which[1], snapshot.argv_executed(), path=path)
         self._plain[snapshot.file, snapshot.argv] = which, expected
 
     def _learn_files(self, snapshot: ExecSnapshot) -> None:
@@ -98,13 +95,19 @@ def facts_of(snapshot: ExecSnapshot) -> Facts:
     )
 
 
-def _plain(snapshot: ExecSnapshot) -> bool:
-    """Whether path and arguments say all about it: no script, nothing relative."""
+def _plain(snapshot: ExecSnapshot, request: ExecRequest) -> bool:
+    """Whether path and arguments say all about it: no script, nothing relative.
+
+    The programs of a request that is trusted lead to the file for everybody, whatever the sandbox
+    does. Names in /proc, which do not, are not among them.
+    """
     program = snapshot.program
     return (
         program is not None
         and program.kind is Kind.ELF
+        and request.untrusted is None
         and snapshot.file.startswith("/")
+        and snapshot.file in request.programs
         and snapshot.directory == AT_FDCWD
         and snapshot.flags == 0
     )

@@ -33,7 +33,8 @@ def way(path: str) -> tuple[str, tuple[str, ...]]:
     """Where an absolute path leads in our own view, and what it passes that could turn it.
 
     That is each symbolic link, by its place, and each directory left by `..`. Raises OSError for
-    too many links or components; what is missing at the end leads to itself.
+    too many links or components, and for a link that leads each reader elsewhere, as in /proc;
+    what is missing at the end leads to itself.
     """
     found, passed = "/", list[str]()
     todo = _components(path)
@@ -56,13 +57,21 @@ def way(path: str) -> tuple[str, tuple[str, ...]]:
             found = entry
             continue
         links += 1
-        if links > _MOST_LINKS:
+        if links > _MOST_LINKS or _of_procfs(entry):
             raise OSError(ELOOP, os.strerror(ELOOP), path)
         passed.append(entry)
         if target.startswith("/"):
             found = "/"
         todo += _components(target)
     return found, tuple(passed)
+
+
+def _of_procfs(link: str) -> bool:
+    fd = os.open(link, _PATH | os.O_NOFOLLOW)
+    try:
+        return filesystem_type(fd) == PROC_SUPER_MAGIC
+    finally:
+        os.close(fd)
 
 
 class View:

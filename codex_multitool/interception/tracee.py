@@ -216,6 +216,7 @@ def _arguments(
 def _strings(memory: Memory, path_at: int, argv_at: int) -> tuple[str, tuple[str, ...], int | None]:
     """Path, argv; and the errno if the kernel could not read them either."""
     file = ""
+    memory.ahead((path_at, argv_at))
     try:
         file = os.fsdecode(memory.path(path_at))
         return file, memory.vector(argv_at), None

@@ -1,6 +1,5 @@
 """Role: serve the tool `shell` to an MCP client over stdio."""
 
-import gc
 import os
 import signal
 
@@ -13,8 +12,6 @@ from codex_multitool.running.probe import Probe
 
 def main(argv: list[str]) -> int:
     """Run the role; returns the exit status: 128 + n when ended by signal n."""
-    # Imports make much and leave no cycles behind: what collecting them finds is not worth a look.
-    gc.disable()
     shells.open_standard_descriptors()
     # A terminal's Ctrl-C during start-up ends the process without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)

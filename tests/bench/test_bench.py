@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from bench.__main__ import options, wanted
 from bench.measures import MEASURES
 from bench.report import BEGIN, END, number
 from bench.subjects import ROOT
@@ -58,10 +59,11 @@ def tabled(lines: Sequence[str]) -> dict[str, dict[str, str]]:
 @pytest.mark.usefixtures("installed")
 def test_table_and_json_of_some_rows_agree(tmp_path: Path) -> None:
     names = ["call-read-only", "exec-denied", "spawn"]
-    wanted = [word for name in names for word in ("--only", name)]
-    done = bench("--quick", "--json", tmp_path / "deep" / "found.json", *wanted)
+    only = [word for name in names for word in ("--only", name)]
+    file = tmp_path / "deep" / "found.json"
+    done = bench("--quick", "--json", file, "--against", built(), *only)
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "deep" / "found.json").read_text())
+    found = json.loads(file.read_text())
     assert list(found["rows"]) == names
     assert found["quick"]
     table = tabled(done.stdout.splitlines())
@@ -73,12 +75,15 @@ def test_table_and_json_of_some_rows_agree(tmp_path: Path) -> None:
 
 def agrees(shown: dict[str, str], row: dict[str, Any]) -> None:
     medians, ratios = row["medians"], row["ratios"]
-    for column, title in (("original", "original"), ("ours", "ours"), ("floor", "floor")):
+    titles = {"original": "original", "ours": "ours", "against": "other build", "floor": "floor"}
+    for column, title in titles.items():
         assert shown[title] == number(medians.get(column))
         assert len(row["samples"].get(column, [])) == (column in medians)
     if "original" in medians:
         assert ratios["ours"] == pytest.approx(medians["ours"] / medians["original"])
         assert shown["ratio"].split()[0] == f"{ratios['ours']:.2f}"
+        other = medians["ours"] / medians["against"]
+        assert (row["ratio_to_other"], shown["to other"]) == (pytest.approx(other), f"{other:.2f}")
         missed = ratios["ours"] > row["targets"]["ours"]
         assert ("✗" in shown["ratio"], row["met"]["ours"]) == (missed, not missed)
     else:
@@ -88,8 +93,16 @@ def agrees(shown: dict[str, str], row: dict[str, Any]) -> None:
 def test_help_names_every_row() -> None:
     done = bench("--help")
     assert done.returncode == 0
-    listed = done.stdout.partition("rows:\n")[2].splitlines()
+    listed = done.stdout.partition("asked for:\n")[2].splitlines()
     assert [line.split(maxsplit=1) for line in listed] == [[row.name, row.what] for row in ROWS]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"), [([], False), (["--only=git"], True), (["--write-page"], True)]
+)
+def test_git_is_run_for_the_page_or_when_asked(arguments: list[str], asked: bool) -> None:
+    measures = wanted(options(arguments))
+    assert ("git" in [row.name for measure in measures for row in measure.rows]) is asked
 
 
 def test_unknown_row_is_refused() -> None:
@@ -98,9 +111,10 @@ def test_unknown_row_is_refused() -> None:
     assert "no-such-row" in done.stderr
 
 
-def test_page_takes_whole_runs_only() -> None:
+@pytest.mark.parametrize("option", ["--quick", "--only=start", "--against=dist"])
+def test_page_takes_whole_runs_only(option: str) -> None:
     before = PAGE.read_bytes()
-    done = bench("--write-page", "--quick")
+    done = bench("--write-page", option)
     assert (done.returncode, PAGE.read_bytes()) == (2, before)
 
 

@@ -57,6 +57,17 @@ def test_columns_without_a_value_are_left_out() -> None:
     assert "launcher" not in title
 
 
+def test_other_build_has_a_ratio_of_its_own() -> None:
+    found = result(Row("a", "ms", "what"), original=[8], ours=[1], against=[4])
+    title, _, line = table([found]).splitlines()
+    assert "to other" in title
+    assert ("0.12" in line, "0.25" in line) == (True, True)
+
+
+def test_missed_limit_is_marked_without_a_peer() -> None:
+    assert "✗" in table([result(Row("a", "ms", "slow", limit=90), ours=[91])])
+
+
 @pytest.mark.parametrize(("value", "text"), [(0.12345, "0.123"), (1234.5, "1234"), (None, "")])
 def test_numbers_have_three_digits(value: float | None, text: str) -> None:
     assert number(value) == text

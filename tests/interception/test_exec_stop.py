@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from codex_multitool.interception import exec_stop
 from codex_multitool.interception.exec_stop import Expected, Resumed
 from codex_multitool.interception.hold import Refused
 from codex_multitool.interception.tracee import ExecSnapshot
 from tests.interception.supervise import (
+    Decide,
     Decision,
     Errno,
     Finished,
@@ -23,18 +27,23 @@ from tests.interception.supervise import (
     supervise,
 )
 
-TRIES = 10_000
+TRIES = 5_000
 SECONDS = 25
 
 
-def _flip(programs: Path, good: Decision, tries: int) -> tuple[int, int, int, Finished]:
+def _by_path(snapshot: ExecSnapshot) -> Decision:
+    """As a precedent has it."""
+    return Run(replace(expected(snapshot), path=os.fsencode(snapshot.file)))
+
+
+def _flip(programs: Path, good: Decide, tries: int) -> tuple[int, int, int, Finished]:
     """Refuse every exec seen to be of target_f or with an f; how many ran of each, or died."""
 
     def decide(snapshot: ExecSnapshot) -> Decision:
         if snapshot.file == str(programs / "flip"):
             return Plain()
         if snapshot.file.endswith("_a") and snapshot.argv[1:] == ("a",):
-            return good
+            return good(snapshot)
         return Errno(13)
 
     command = [programs / "flip", str(tries), str(SECONDS), programs / "target_a"]
@@ -45,8 +54,9 @@ def _flip(programs: Path, good: Decision, tries: int) -> tuple[int, int, int, Fi
     return allowed, forbidden, killed, finished
 
 
-def test_a_flipping_thread_never_gets_the_forbidden_program(programs: Path) -> None:
-    allowed, forbidden, killed, finished = _flip(programs, Run(), TRIES)
+@pytest.mark.parametrize("good", [lambda _: Run(), _by_path], ids=["by identity", "by path"])
+def test_a_flipping_thread_never_gets_the_forbidden_program(programs: Path, good: Decide) -> None:
+    allowed, forbidden, killed, finished = _flip(programs, good, TRIES)
     assert forbidden == 0
     assert allowed > 0
     assert killed == finished.outcomes.count(Resumed.KILLED)
@@ -55,11 +65,14 @@ def test_a_flipping_thread_never_gets_the_forbidden_program(programs: Path) -> N
 
 def test_without_the_check_it_does(programs: Path) -> None:
     """The race is real: unchecked, some forty in a hundred of what ran was forbidden."""
-    assert _flip(programs, Plain(), 2000)[1] > 0
+    assert _flip(programs, lambda _: Plain(), 2000)[1] > 0
 
 
+@pytest.mark.parametrize("path", [None, b"/bin/touch", b"/bin/tou", b"/bin/touche", b""])
 @pytest.mark.parametrize("wrong", ["argument", "one more", "one less", "inode", "device"])
-def test_another_program_is_killed_before_it_runs(tmp_path: Path, wrong: str) -> None:
+def test_another_program_is_killed_before_it_runs(
+    tmp_path: Path, wrong: str, path: bytes | None
+) -> None:
     proof = tmp_path / "proof"
 
     def decide(snapshot: ExecSnapshot) -> Decision:
@@ -75,12 +88,82 @@ def test_another_program_is_killed_before_it_runs(tmp_path: Path, wrong: str) ->
             inode += 1
         else:
             device += 1
-        return Run(Expected(device, inode, argv))
+        return Run(Expected(device, inode, argv, path=path))
 
     finished = supervise(["/bin/touch", str(proof)], decide)
     assert finished.outcomes == [Resumed.KILLED]
     assert finished.status == -signal.SIGKILL
     assert not proof.exists()
+
+
+def test_a_program_by_another_path_is_another_program(programs: Path) -> None:
+    """All is as expected but AT_EXECFN, by which the kernel tells what it opened."""
+    judged = str(programs / "target_a")
+
+    def decide(snapshot: ExecSnapshot) -> Decision:
+        status = os.stat(judged)
+        return Run(Expected(status.st_dev, status.st_ino, snapshot.argv, path=judged.encode()))
+
+    finished = supervise([str(programs / "target_f")], decide)
+    assert (finished.outcomes, finished.status) == ([Resumed.KILLED], -signal.SIGKILL)
+
+
+@pytest.fixture
+def stack_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the stack does not show is killed."""
+    monkeypatch.setattr(exec_stop, "_by_identity", lambda *_: False)
+
+
+ENVIRONMENTS = {"none": 0, "some": 32, "many": 3000}
+
+
+@pytest.mark.usefixtures("stack_alone")
+@pytest.mark.parametrize("words", [[], ["one"], ["", "", "two", ""], ["x" * 5000] * 15])
+@pytest.mark.parametrize("variables", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
+def test_the_stack_shows_the_usual_exec(programs: Path, variables: int, words: list[str]) -> None:
+    """A static program, and one with a loader."""
+    names = [f"V{number}=" for number in range(variables)]
+    for program in (str(programs / "target_a"), "/bin/echo"):
+        finished = supervise(["/usr/bin/env", "-i", *names, program, *words], _by_path)
+        assert finished.outcomes == [Resumed.EXECUTED] * 2, program
+        assert finished.status in (0, 3)
+
+
+@pytest.mark.usefixtures("stack_alone")
+def test_the_stack_shows_the_word_that_the_kernel_adds(programs: Path) -> None:
+    call = "import ctypes, sys; ctypes.CDLL(None).execve(sys.argv[1].encode(), None, None)"
+    command = [sys.executable, "-IS", "-c", call, str(programs / "target_a")]
+    finished = supervise(command, _by_path)
+    assert finished.asked[-1][1] == ()
+    assert (finished.outcomes, finished.status) == ([Resumed.EXECUTED] * 2, 3)
+
+
+UNSEEN = {
+    "script": "open('s', 'w').write('#!/bin/true'); os.chmod('s', 0o755); os.execv('s', ['s'])",
+    "descriptor": "os.execve(os.open('/bin/true', os.O_RDONLY), ['true'], {})",
+    "long": "os.execv('/bin/true', ['x' * 131_000] * 15)",
+    "environment": "os.execve('/bin/true', ['true'], {str(n): '' for n in range(9_000)})",
+}
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("call", UNSEEN.values(), ids=UNSEEN)
+def test_what_the_stack_does_not_show_is_known_by_identity(
+    call: str, alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if alone:
+        monkeypatch.setattr(exec_stop, "_by_identity", lambda *_: False)
+    seen = []
+
+    def decide(snapshot: ExecSnapshot) -> Decision:
+        seen.append(snapshot)
+        if len(seen) == 1:
+            return Plain()
+        return Run(replace(expected(snapshot), path=os.path.realpath("/bin/true").encode()))
+
+    command = [sys.executable, "-IS", "-c", f"import os; {call}"]
+    finished = supervise(command, decide, cwd=tmp_path)
+    assert finished.outcomes == [Resumed.KILLED if alone else Resumed.EXECUTED]
 
 
 def test_an_exec_that_fails_leaves_no_tracer_behind(programs: Path) -> None:

@@ -7,12 +7,15 @@ import mmap
 import os
 import re
 import struct
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from errno import E2BIG, EFAULT, ENAMETOOLONG
+from errno import E2BIG, EFAULT, ENAMETOOLONG, ENOSYS
 
 import pytest
 
+from codex_multitool.interception import memory as module
+from codex_multitool.interception.kernel import KernelError, process_vm_readv
 from codex_multitool.interception.memory import MAX_ARG_STRLEN, MAX_STRINGS_SIZE, PATH_MAX, Memory
 
 PAGE = 4096
@@ -23,8 +26,14 @@ _libc.mmap.restype = ctypes.c_size_t
 _libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
 
 
-@pytest.fixture
-def memory() -> Iterator[Memory]:
+def _refused(*_: object) -> bytes:
+    raise KernelError("process_vm_readv", ENOSYS)
+
+
+@pytest.fixture(params=["by call", "by file"])
+def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Memory]:
+    if request.param == "by file":
+        monkeypatch.setattr(module, "process_vm_readv", _refused)
     opened = Memory(os.getpid())
     yield opened
     opened.close()
@@ -138,6 +147,56 @@ def test_the_same_string_many_times_has_a_limit_over_all_vectors(memory: Memory)
 def test_a_page_is_read_once(memory: Memory) -> None:
     block = Block(1)
     at = block.put(block.start, b"judged\0")
+    vector = block.vector(block.start + 100, at)
     assert memory.path(at) == b"judged"
     block.put(block.start, b"flipped\0")
+    block.vector(vector)
+    memory.ahead((at, vector))
     assert memory.path(at) == b"judged"
+    assert memory.vector(vector) == ("judged",)
+
+
+def test_what_may_only_be_written_the_kernel_reads_and_so_do_we(memory: Memory) -> None:
+    block = Block(1)
+    at = block.put(block.start, b"path\0")
+    _libc.mprotect(ctypes.c_void_p(block.start), PAGE, mmap.PROT_WRITE)
+    assert memory.path(at) == b"path"
+
+
+def test_reading_ahead_of_what_is_not_there_changes_nothing(memory: Memory) -> None:
+    block = Block(1)
+    at = block.put(block.start, b"path\0")
+    memory.ahead((0, block.end, (1 << 64) - 1, at))
+    assert memory.path(at) == b"path"
+    with failing(EFAULT):
+        memory.path(block.end)
+
+
+def test_path_and_pointers_come_in_one_call_and_strings_in_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = []
+
+    def counted(tid: int, pieces: Sequence[tuple[int, int]]) -> bytes:
+        calls.append(len(pieces))
+        return process_vm_readv(tid, pieces)
+
+    monkeypatch.setattr(module, "process_vm_readv", counted)
+    block = Block(20)
+    words = [block.put(block.start + n * PAGE, b"%d\0" % n) for n in range(15)]
+    path = block.put(block.start + 16 * PAGE, b"path\0")
+    vector = block.vector(block.start + 18 * PAGE, *words)
+    memory = Memory(os.getpid())
+    memory.ahead((path, vector))
+    assert memory.path(path) == b"path"
+    assert memory.vector(vector) == tuple(map(str, range(15)))
+    assert calls == [2, 15]
+
+
+def test_memory_that_may_not_be_looked_at_is_no_errno_of_the_callers() -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    memory = Memory(ended.pid)
+    for look in (memory.path, memory.vector):
+        with pytest.raises(KernelError):
+            look(4096)

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from codex_multitool.escalation.decide import Ask, Deny, Escalate, ExecRequest, Run, Verdict
+from codex_multitool.interception.exec_stop import Resumed
+from codex_multitool.interception.listener import Listener, Notification
 from codex_multitool.interception.precedents import Facts, Precedents, facts_of
-from codex_multitool.interception.tracee import ExecSnapshot
+from codex_multitool.interception.program import Kind
+from codex_multitool.interception.tracee import (
+    AT_SYMLINK_NOFOLLOW,
+    ExecSnapshot,
+    Gone,
+    Repeated,
+    Unreadable,
+    read_unknown,
+)
 from tests.interception.supervise import Decision, Plain, expected, supervise
+from tests.interception.supervise import Run as Watched
+
+Read = ExecSnapshot | Repeated | Gone | Unreadable
 
 LONG = "x" * 5000
 
@@ -84,13 +102,20 @@ def test_few_are_kept(tmp_path: Path) -> None:
     assert kept[-1] == 2999
 
 
-def _kept(snapshot: ExecSnapshot, *, our_view: bool = True, **request: str) -> bool:
+def _kept(
+    snapshot: ExecSnapshot,
+    *,
+    our_view: bool = True,
+    programs: tuple[str, ...] | None = None,
+    untrusted: str | None = None,
+) -> bool:
     """Whether such an exec is known by its path and arguments once it has run."""
     precedents = Precedents(our_view=our_view)
-    asked = ExecRequest((snapshot.file,), snapshot.argv, snapshot.cwd, (), **request)
+    names = programs or (snapshot.file,)
+    asked = ExecRequest(names, snapshot.argv, snapshot.cwd, (), untrusted)
     precedents.learn(facts_of(snapshot), snapshot, asked, Run())
     known = precedents.knows(snapshot.file, snapshot.argv)
-    assert known in (None, expected(snapshot))
+    assert known in (None, replace(expected(snapshot), path=os.fsencode(snapshot.file)))
     assert precedents.knows(snapshot.file, (*snapshot.argv, "more")) is None
     return known is not None
 
@@ -105,6 +130,11 @@ def test_a_plain_program_is_known_by_path_and_arguments(tmp_path: Path) -> None:
     assert _kept(plain)
     assert not _kept(plain, our_view=False)
     assert not _kept(plain, untrusted="it can be written")
+    assert not _kept(plain, programs=("/usr/bin/true",))
+    assert plain.program is not None
+    unreadable = replace(plain.program, kind=Kind.UNREADABLE)
+    assert not _kept(replace(plain, program=unreadable))
+    assert not _kept(replace(plain, flags=AT_SYMLINK_NOFOLLOW))
     assert not _kept(by_folder)
     assert not _kept(script)
 
@@ -136,3 +166,35 @@ def test_files_in_the_sandboxs_reach_are_looked_at_each_time(tmp_path: Path) -> 
         str(tmp_path / "s"),
         os.path.realpath("/bin/sh"),
     }
+
+
+def test_an_exec_like_one_before_looks_up_nothing_below_proc(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    precedents = Precedents(our_view=True)
+    touched: list[str] = []
+
+    def read(listener: Listener, notification: Notification) -> Read:
+        return read_unknown(listener, notification, precedents.files, precedents.knows)
+
+    def decide(found: Read) -> Decision:
+        if isinstance(found, ExecSnapshot):
+            precedents.learn(facts_of(found), found, _request(found), Run())
+        else:
+            touched.clear()
+        assert isinstance(found, ExecSnapshot | Repeated)
+        return Watched(found.expected)
+
+    def noted(look: Callable[..., Any]) -> Callable[..., Any]:
+        def called(path: Any, *arguments: Any, **options: Any) -> Any:
+            touched.append(os.fsdecode(path))
+            return look(path, *arguments, **options)
+
+        return called
+
+    monkeypatch.setattr("tests.interception.supervise.read_exec", read)
+    for name in ("open", "stat", "readlink"):
+        monkeypatch.setattr(os, name, noted(getattr(os, name)))
+    finished = supervise(["/bin/sh", "-c", "/bin/true; /bin/true; /bin/true; :"], decide)
+    assert finished.outcomes == [Resumed.EXECUTED] * 4
+    assert touched == ["/bin/true"]

@@ -204,3 +204,10 @@ def test_a_maze_is_left_before_its_end(tmp_path: Path) -> None:
             view.close()
         with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
             way(f"{tmp_path}/{folder}/l0")
+
+
+@pytest.mark.parametrize("path", ["/proc/self/exe", "/proc/thread-self", "/dev/fd/0", "link/exe"])
+def test_a_way_through_proc_leads_each_reader_elsewhere(tmp_path: Path, path: str) -> None:
+    (tmp_path / "link").symlink_to("/proc/self")
+    with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
+        way(os.path.join(tmp_path, path))

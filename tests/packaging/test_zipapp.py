@@ -28,13 +28,27 @@ def dist() -> Path:
 
 @pytest.fixture(scope="module")
 def builder() -> ModuleType:
-    # By path: `packaging` is also the name of an installed package.
-    spec = importlib.util.spec_from_file_location("zipapp_builder", ROOT / "packaging/zipapp.py")
+    return by_path("zipapp")
+
+
+@pytest.fixture(scope="module")
+def start() -> ModuleType:
+    return by_path("start")
+
+
+def by_path(name: str) -> ModuleType:
+    # `packaging` is also the name of an installed package.
+    spec = importlib.util.spec_from_file_location(f"our_{name}", ROOT / f"packaging/{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def index(dist: Path) -> bytes:
+    with zipfile.ZipFile(dist / roles.CLI) as archive:
+        return archive.read("modules")
 
 
 def run(
@@ -65,19 +79,39 @@ class TestContent:
     def test_interpreter_is_the_one_behind_the_virtual_environment(self, dist: Path) -> None:
         assert shebang(dist)[0] == os.path.realpath(sys.executable)
 
-    def test_archive_holds_every_module_as_uncompressed_bytecode(self, dist: Path) -> None:
+    def test_archive_holds_what_loads_the_modules_uncompressed(self, dist: Path) -> None:
         with zipfile.ZipFile(dist / roles.CLI) as archive:
             members = {member.filename: member for member in archive.infolist()}
-        modules = {
-            f"{path.relative_to(ROOT)}c" for path in (ROOT / "codex_multitool").rglob("*.py")
-        }
-        assert {name for name in members if name.startswith("codex_multitool/")} == modules
+        assert set(members) == {"__main__.py", "start.pyc", "start.py", "modules"}
         assert {member.compress_type for member in members.values()} == {zipfile.ZIP_STORED}
 
     def test_bytecode_is_never_checked_against_a_source(self, dist: Path) -> None:
         with zipfile.ZipFile(dist / roles.CLI) as archive:
-            head = archive.read("codex_multitool/roles.pyc")[:8]
+            head = archive.read("start.pyc")[:8]
         assert head == importlib.util.MAGIC_NUMBER + (0b01).to_bytes(4, "little")  # PEP 552
+
+    def test_every_module_is_there_under_its_name(self, dist: Path, start: ModuleType) -> None:
+        found = start.Modules(os.fspath(dist / roles.CLI), index(dist))
+        for path in (ROOT / "codex_multitool").rglob("*.py"):
+            file = path.relative_to(ROOT)
+            package = path.name == "__init__.py"
+            name = ".".join((file.parent if package else file.with_suffix("")).parts)
+            spec = found.find_spec(name)
+            assert spec.origin == os.fspath(dist / roles.CLI / f"{file}c")
+            assert (spec.submodule_search_locations is not None) == package
+            assert found.get_code(name).co_filename == os.fspath(file)
+        assert found.find_spec("codex_multitool.nothing") is None
+        assert found.find_spec("os") is None
+
+    def test_module_of_an_archive_that_was_replaced_is_not_loaded(
+        self, dist: Path, start: ModuleType, tmp_path: Path
+    ) -> None:
+        content = (dist / roles.CLI).read_bytes()
+        for other in (b"", content[:-1][::-1], b"#" + content):
+            (tmp_path / "tool").write_bytes(other)
+            found = start.Modules(os.fspath(tmp_path / "tool"), index(dist))
+            with pytest.raises(ImportError, match="was replaced since"):
+                found.get_code("codex_multitool.roles")
 
     def test_dependencies_are_the_versions_of_the_test_environment(self, dist: Path) -> None:
         lib = os.fspath(dist / f"{roles.CLI}.lib")
