@@ -141,8 +141,8 @@ def exec_command(
     words: tuple[str, ...],
 ) -> None:
     """Check what was asked for, fork the zygote, then load what runs it."""
+    from codex_multitool.keeper.zygote import start
     from codex_multitool.launcher.hardening import harden
-    from codex_multitool.launcher.main import start_zygote
     from codex_multitool.running import shells
     from codex_multitool.running.probe import Probe
 
@@ -162,7 +162,7 @@ def exec_command(
     except FileNotFoundError:
         sys.exit(fail("the current directory was removed"))
     try:
-        zygote = start_zygote(harden())
+        zygote = start(harden())
         probe = Probe()
     except OSError as error:
         sys.exit(fail(f"no process to start CMD from: {error.strerror}"))

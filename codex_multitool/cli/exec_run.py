@@ -10,14 +10,12 @@ import stat
 import sys
 from dataclasses import dataclass
 
-import trio
-
 from codex_multitool import roles
 from codex_multitool.cli import exec_tree, learn
 from codex_multitool.cli.colours import coloured
 from codex_multitool.cli.exec_lessons import Lessons, NotRunError
 from codex_multitool.cli.exec_record import Record
-from codex_multitool.cli.foreground import TIMED_OUT, Foreground, Outcome, Task
+from codex_multitool.cli.foreground import TIMED_OUT, Command, Foreground, hired
 from codex_multitool.cli.main import CANNOT_START
 from codex_multitool.cli.overrides import refuse_both, stated_here
 from codex_multitool.cli.terminal import Human
@@ -26,7 +24,7 @@ from codex_multitool.config.errors import ConfigError
 from codex_multitool.config.home import codex_home
 from codex_multitool.config.settings import OURS
 from codex_multitool.escalation.decide import Judgement
-from codex_multitool.launcher.pool import LauncherError, Pool
+from codex_multitool.keeper.protocol import Outcome
 from codex_multitool.running import shells
 from codex_multitool.running.choice import Choice, Interception, StartError, choose, load_rules
 from codex_multitool.running.configured import (
@@ -40,7 +38,6 @@ from codex_multitool.running.probe import Probe
 from codex_multitool.running.settings import settings
 from codex_multitool.running.shell_proof import prove
 from codex_multitool.running.standard_streams import write_all
-from codex_multitool.sandbox.enforce import SandboxError
 from codex_multitool.sandbox.policy import WORKSPACE_WRITE, writable_roots
 
 log = logging.getLogger(__name__)
@@ -102,7 +99,7 @@ def run(options: Options, zygote: socket.socket, probe: Probe) -> int:
         patience=setup.config.approval_timeout or math.inf,
     )
     try:
-        outcome = trio.run(_run, options, setup, zygote, human, record)
+        outcome = _run(options, setup, zygote, human, record)
     except NotRunError:
         if lessons is not None:
             lessons.give_up()
@@ -154,43 +151,34 @@ def _set_up(options: Options, record: Record, probe: Probe) -> Setup:
     return Setup(config, environments, choice, judgement, place, own)
 
 
-async def _run(
+def _run(
     options: Options, setup: Setup, zygote: socket.socket, human: Human, record: Record
 ) -> Outcome:
-    failure: Exception | None = None
-    outcome = Outcome()
-    # The launcher is listened to until its last process has ended: the nursery is for that.
-    async with trio.open_nursery() as listening:
-        pool = Pool(zygote, listening)
-        try:
-            found = settings(
-                setup.choice,
-                setup.judgement,
-                setup.environments,
-                setup.config.limits,
-                own_mounts=setup.config.protect == "namespace",
-            )
-            task = Task(
-                words=_argv(found.shell, options.words),
-                cwd=options.cwd,
-                workspace=setup.workspace,
-                policy=setup.config.policy(options.mode),
-                timeout=options.timeout,
-                ignored=options.ignored,
-            )
-            outcome = await Foreground(found, task, human, record).run(pool)
-        except (LauncherError, SandboxError, OSError) as error:
-            failure = error  # a nursery would wrap it in a group
-        listening.cancel_scope.cancel()
-    if failure is not None:
-        raise NotRunError(_reason(failure)) from None
-    return outcome
+    found = settings(
+        setup.choice,
+        setup.judgement,
+        setup.environments,
+        setup.config.limits,
+        own_mounts=setup.config.protect == "namespace",
+    )
+    command = Command(
+        words=_argv(found.shell, options.words),
+        cwd=options.cwd,
+        workspace=setup.workspace,
+        policy=setup.config.policy(options.mode),
+        timeout=options.timeout,
+        ignored=options.ignored,
+        traced=options.tree or options.learn is not None or options.result_fd is not None,
+    )
+    try:
+        return Foreground(hired(zygote, found), found, command, human, record).run()
+    except OSError as error:
+        raise NotRunError(_reason(error)) from None
 
 
-def _reason(failure: Exception) -> str:
-    if not isinstance(failure, OSError) or failure.strerror is None:
-        return str(failure)
-    return f"{failure.filename}: {failure.strerror}" if failure.filename else failure.strerror
+def _reason(failure: OSError) -> str:
+    why = failure.strerror or str(failure)
+    return f"{failure.filename}: {why}" if failure.filename else why
 
 
 def _argv(shell: str, words: tuple[str, ...]) -> tuple[str, ...]:

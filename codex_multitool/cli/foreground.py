@@ -1,43 +1,42 @@
-"""One command on the caller's own descriptors: started, judged, timed, signalled and ended."""
+"""One command on the caller's own descriptors: the front of the keeper that runs it."""
 
 import os
 import signal
-import time
-from collections.abc import AsyncIterator
-from contextlib import closing
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-import trio
-
+from codex_multitool.cli.exec_lessons import NotRunError
 from codex_multitool.cli.exec_record import Record
 from codex_multitool.cli.terminal import UNAVAILABLE, Human
-from codex_multitool.escalation.caller import OwnShell
-from codex_multitool.escalation.context import Context, Question
+from codex_multitool.escalation.context import Verdict
 from codex_multitool.escalation.guard import Guard
-from codex_multitool.launcher.pool import Launcher, Pool, Process, Spawn
-from codex_multitool.running.deadline import Deadline
-from codex_multitool.running.intercept import ByKernel, ByWrapper
-from codex_multitool.running.limits import ended_by, kernel_limits
+from codex_multitool.escalation.local_watch import LocalWatch
+from codex_multitool.interception.rights import send
+from codex_multitool.keeper import protocol
+from codex_multitool.keeper.output import Output
+from codex_multitool.keeper.protocol import Outcome
+from codex_multitool.keeper.watch_service import WatchService
+from codex_multitool.loop import Event, Loop, Running, Task
 from codex_multitool.running.settings import Settings
-from codex_multitool.sandbox import enforce
-from codex_multitool.sandbox.enforce import Confinement
 from codex_multitool.sandbox.policy import SandboxPolicy, writable_roots
-from codex_multitool.sandbox.status import not_granted
 
 TIMED_OUT = 124  # as timeout(1)
-_GRACE_SECONDS = 0.5  # between SIGTERM and SIGKILL
-_DRAIN_SECONDS = 0.05  # for filters that are about to write the last of their output
 _DEVICES = "/dev"  # shared memory and terminals: writable in most sandboxes, home of no program
+_CHUNK = 1 << 16
 # The command has a session of its own, so nothing of this reaches it from the terminal.
 _PASSED_ON = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH, signal.SIGUSR1, signal.SIGUSR2)
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class Command:
     """What is to be run. words: argv of the shell. workspace: what workspace-write opens, or empty.
 
-    timeout: seconds, perhaps inf. ignored: signals that it is to ignore.
+    timeout: seconds, perhaps inf. ignored: signals that it is to ignore. traced: whether each of
+    its execs is recorded.
     """
 
     words: tuple[str, ...]
@@ -46,183 +45,218 @@ class Task:
     policy: SandboxPolicy
     timeout: float
     ignored: tuple[int, ...]
+    traced: bool
 
 
-@dataclass(slots=True)
-class Outcome:
-    """How it ended. status: as wait(2) has it. background: what it left running."""
+def hired(zygote: socket.socket, settings: Settings) -> socket.socket:
+    """A keeper. Raises NotRunError, or OSError."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with theirs:
+        try:
+            zygote.sendall(protocol.encode(protocol.Begin(settings)))
+            _send(zygote, protocol.Grow(), theirs.fileno())
+        except OSError as error:
+            ours.close()
+            raise NotRunError(f"no process to start CMD from: {error.strerror}") from None
+    return ours
 
-    status: int = 0
-    timed_out: bool = False
-    duration_ns: int = 0
-    background: tuple[tuple[int, str], ...] = ()
+
+def _send(connection: socket.socket, message: protocol.Message, *descriptors: int) -> None:
+    data = protocol.encode(message)
+    connection.sendall(memoryview(data)[send(connection, data, descriptors) :])
 
 
 class Foreground:
-    """Runs one command, once."""
+    """Runs one command, once, by a keeper that serves nothing else."""
 
-    def __init__(self, settings: Settings, task: Task, human: Human, record: Record) -> None:
-        self._settings = settings
-        self._task = task
+    def __init__(
+        self,
+        keeper: socket.socket,
+        settings: Settings,
+        command: Command,
+        human: Human,
+        record: Record,
+    ) -> None:
+        self._keeper = keeper
+        self._command = command
         self._human = human
         self._record = record
-        self._deadline = Deadline(task.timeout, trio.current_time())
-        self._rescheduled = trio.Event()
-        self._outcome = Outcome()
-        self._shell = 0
-        self._watch = Guard().begin(())
+        self._loop = Loop()
+        self._decoder = protocol.Decoder()
+        self._tasks: dict[int, Running] = {}  # by the number of what is to be answered
+        self._over = Event()
+        self._refusal: str | None = None
+        self._outcome: Outcome | None = None
+        self._ended_by = 0  # the signal by which we were told to end
+        self._own_mounts = settings.own_mounts
+        self._roots = writable_roots(command.policy, command.workspace, settings.environment)
+        self._watch = LocalWatch(Guard(), self._roots, command.cwd)
+        self._service = WatchService(self._watch, self._answer)
+        service, attend = self._service, self._attend
+        self._takers: dict[type, Callable[[Any], None]] = {
+            protocol.Hello: lambda it: self._watch.runs_below(it.pid),
+            protocol.Refused: self._refused,
+            protocol.Began: self._began,
+            protocol.Ask: lambda it: attend(it.number, self._ask(it)),
+            protocol.Look: lambda it: attend(it.number, service.look(it)),
+            protocol.Agree: service.agree,
+            protocol.Leaving: lambda it: attend(it.number, service.leaving(it)),
+            protocol.Returned: self._returned,
+            protocol.Withdrawn: self._withdrawn,
+            protocol.Recorded: lambda it: record.verdict(it.verdict),
+            protocol.Traced: record.traced,
+            protocol.Exited: record.exited,
+            protocol.Done: self._done,
+            protocol.Over: lambda _: self._over.set(),
+        }
 
-    async def run(self, pool: Pool) -> Outcome:
+    def run(self) -> Outcome:
         """Run it to its end, and end what it leaves behind.
 
-        Raises SandboxError, OSError or LauncherError when it cannot be started.
+        Raises NotRunError when it cannot be started, and OSError.
         """
-        task = self._task
-        roots = writable_roots(task.policy, task.workspace, self._settings.environment)
-        with closing(enforce.prepare(task.policy, roots)) as confinement:
-            for root in not_granted(confinement.status, task.policy.writable_roots):
-                self._record.note(f"not writable: {root}")
-            workdir = os.open(task.cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            writable = (_DEVICES, *map(os.path.realpath, roots))
-            launcher = pool.hire()
-            self._watch = Guard().begin(roots, task.cwd)
-            failure: Exception | None = None
-            try:
-                async with trio.open_nursery() as nursery:
-                    try:
-                        await self._run(launcher, confinement, workdir, writable, nursery)
-                    except Exception as error:  # noqa: BLE001 — a nursery would wrap it in a group
-                        failure = _first(error)
-                    nursery.cancel_scope.cancel()
-            finally:
-                with trio.CancelScope(shield=True):
-                    await launcher.end(_GRACE_SECONDS)
-                for note in self._watch.notes(ended=True):
-                    self._record.note(note)
-                pool.dismiss(launcher)
-                os.close(workdir)
-                self._record.close()
-        if failure is not None:
-            raise failure
-        return self._outcome
+        os.close(os.open(self._command.cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+        numbers = {*_PASSED_ON, *_ENDING, signal.SIGTSTP}.difference(self._command.ignored)
+        with closing(self._keeper), self._hearing(), _signals(numbers, self._loop, self._pass_on):
+            _send(self._keeper, self._order(), 0, 1, 2)
+            self._loop.run(self._over)
+        for note in self._watch.notes(ended=True):
+            self._record.note(note)
+        if self._outcome is not None:
+            return self._outcome
+        if self._ended_by and self._refusal is None:
+            return Outcome(self._ended_by, timed_out=False, duration_ns=0, output=Output(""))
+        raise NotRunError(self._refusal or "the keeper was killed")
 
-    async def _run(
-        self,
-        launcher: Launcher,
-        confinement: Confinement,
-        workdir: int,
-        writable: tuple[str, ...],
-        nursery: trio.Nursery,
-    ) -> None:
-        context = Context(
-            judgement=self._settings.judgement,
-            launcher=launcher,
-            surroundings=self._settings.surroundings,
-            ask=self._ask,
-            record=self._record.verdict,
-            note=self._record.note,
-            writable=writable,
-            own_shell=lambda: OwnShell(self._shell, tuple(self._task.words)),
-            watch=self._watch,
-            own_mounts=self._settings.own_mounts,
-            trace=self._record.trace(nursery),
+    def _order(self) -> protocol.Order:
+        command = self._command
+        mounts = tuple(self._watch.standing()) if self._own_mounts else ()
+        return protocol.Order(
+            argv=command.words,
+            workdir=command.cwd,
+            sandbox=protocol.Sandbox(command.policy, tuple(self._roots), mounts),
+            writable=(_DEVICES, *map(os.path.realpath, self._roots)),
+            timeout=command.timeout,
+            environment={"PWD": command.cwd},
+            ignored=command.ignored,
+            watched=bool(self._roots),
+            traced=command.traced,
         )
-        wrapper = self._settings.wrapper
-        way: ByKernel | ByWrapper = (
-            ByKernel(context, confined=bool(confinement.filter))
-            if wrapper is None
-            else ByWrapper(context, wrapper)
-        )
-        numbers = {*_PASSED_ON, *_ENDING, signal.SIGTSTP}.difference(self._task.ignored)
-        started = time.monotonic_ns()
-        with closing(way), trio.open_signal_receiver(*numbers) as signals:
-            async with trio.open_nursery() as listening:
-                process = await self._start(launcher, confinement, workdir, way)
-                self._watch.runs_below(launcher.pid)
-                self._shell = process.pid
-                self._record.root(process.pid, self._task.words)
-                nursery.start_soon(way.serve)
-                nursery.start_soon(self._watch.attend)
-                listening.start_soon(self._pass_on, launcher, process, signals)
-                nursery.start_soon(self._expire, launcher)
-                self._outcome.status = await process.wait()
-                self._outcome.duration_ns = time.monotonic_ns() - started
-                self._record.ended(process.pid, self._outcome.status)
-                if limit := ended_by(self._settings.limits, self._outcome.status):
-                    self._record.note(limit)
-                with trio.move_on_after(_DRAIN_SECONDS):
-                    await launcher.empty.wait()
-                if not launcher.empty.is_set() and not self._outcome.timed_out:
-                    self._outcome.background = await launcher.jobs()
-                await launcher.end(_GRACE_SECONDS)
-                listening.cancel_scope.cancel()
 
-    async def _start(
-        self, launcher: Launcher, confinement: Confinement, workdir: int, way: ByKernel | ByWrapper
-    ) -> Process:
-        words = [os.fsencode(word) for word in self._task.words]
-        environment = {
-            **self._settings.environment,
-            **confinement.environment,
-            **way.environment,
-            "PWD": self._task.cwd,
-        }
+    @contextmanager
+    def _hearing(self) -> Iterator[None]:
+        attending = self._loop.start(self._watch.attend())
+        self._loop.watch(self._keeper.fileno(), self._hear)
         try:
-            return await launcher.spawn(
-                Spawn(
-                    path=words[0],
-                    argv=words,
-                    environment={os.fsencode(k): os.fsencode(v) for k, v in environment.items()},
-                    workdir=workdir,
-                    descriptors=[(0, 0), (1, 1), (2, 2), *way.descriptors],
-                    confinement=confinement,
-                    limits=kernel_limits(self._settings.limits),
-                    mounts=self._watch.standing() if self._settings.own_mounts else (),
-                    ignored=self._task.ignored,
-                    listener=way.listener,
-                )
-            )
+            yield
         finally:
-            way.handed_over()
+            self._loop.forget(self._keeper.fileno())
+            for running in (attending, *self._tasks.values()):
+                running.cancel()
 
-    async def _ask(self, question: Question) -> tuple[str, str | None]:
-        self._deadline.pause(trio.current_time())
-        self._rescheduled.set()
+    def _hear(self, _: int) -> None:
         try:
-            action, reason = await self._human.ask(question)
-            if action != UNAVAILABLE:
-                self._record.answered(question)
-            return action, reason
-        finally:
-            self._deadline.resume(trio.current_time())
-            self._rescheduled.set()
+            data = self._keeper.recv(_CHUNK, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except ConnectionResetError:
+            data = b""
+        for message in self._decoder.feed(data):
+            self._takers[type(message)](message)
+        if not data:
+            self._over.set()
 
-    async def _pass_on(
-        self, launcher: Launcher, process: Process, signals: AsyncIterator[int]
-    ) -> None:
-        async for number in signals:
-            if number == signal.SIGTSTP:
-                # Its group is orphaned, so that only SIGSTOP stops it: setpgid(2).
-                await launcher.signal(process, signal.SIGSTOP)
-                os.kill(os.getpid(), signal.SIGSTOP)
-                await launcher.signal(process, signal.SIGCONT)
-                continue
-            if number in (signal.SIGINT, *_ENDING):
-                self._human.interrupt()
-            await launcher.signal(process, number)
-            if number in _ENDING:
-                await launcher.end(_GRACE_SECONDS)
+    def _began(self, message: protocol.Began) -> None:
+        for root in message.lacking:
+            self._record.note(f"not writable: {root}")
+        self._record.root(message.pid, self._command.words)
 
-    async def _expire(self, launcher: Launcher) -> None:
-        while not self._deadline.expired(trio.current_time()):
-            self._rescheduled = trio.Event()
-            with trio.move_on_at(self._deadline.expires_at()):
-                await self._rescheduled.wait()
-        self._outcome.timed_out = True
-        await launcher.end(_GRACE_SECONDS)
+    def _refused(self, message: protocol.Refused) -> None:
+        self._refusal = message.text
+        self._over.set()
+
+    def _done(self, message: protocol.Done) -> None:
+        outcome = self._outcome = message.outcome
+        for note in outcome.notes:
+            self._record.note(note)
+        if not self._command.traced:
+            for found in outcome.decisions:
+                self._record.verdict(Verdict(*found[:4]))
+        if message.over:
+            self._over.set()
+        else:
+            self._say(protocol.End())
+
+    # What it asks
+
+    def _attend(self, number: int, task: Task[None]) -> None:
+        running = self._tasks[number] = self._loop.start(task)
+        running.done.on_set(lambda: self._forget(number))
+
+    def _forget(self, number: int) -> None:
+        del self._tasks[number]
+
+    def _ask(self, message: protocol.Ask) -> Task[None]:
+        action, reason = yield from self._human.ask(message.question)
+        if action != UNAVAILABLE:
+            self._record.answered(message.question)
+        self._answer(message.number, (action, reason))
+
+    def _withdrawn(self, message: protocol.Withdrawn) -> None:
+        if message.number in self._tasks:
+            self._tasks[message.number].cancel()
+        self._service.lost(message.number)
+
+    def _returned(self, message: protocol.Returned) -> None:
+        if message.number:
+            self._attend(message.number, self._service.returned(message))
+        else:
+            self._service.lost(message.absence)
+
+    def _answer(self, number: int, value: Any) -> None:
+        self._say(protocol.Answer(number, value))
+
+    # What it is told
+
+    def _say(self, message: protocol.Message) -> None:
+        try:
+            self._keeper.sendall(protocol.encode(message))
+        except OSError:
+            pass  # it has gone; the loop sees that too
+
+    def _pass_on(self, number: int) -> None:
+        if number == signal.SIGTSTP:
+            # Its group is orphaned, so that only SIGSTOP stops it: setpgid(2).
+            self._say(protocol.Signal(signal.SIGSTOP))
+            os.kill(os.getpid(), signal.SIGSTOP)
+            self._say(protocol.Signal(signal.SIGCONT))
+            return
+        if number in (signal.SIGINT, *_ENDING):
+            self._human.interrupt()
+        self._say(protocol.Signal(number))
+        if number in _ENDING:
+            self._ended_by = number
+            self._say(protocol.End())
 
 
-def _first(error: Exception) -> Exception:
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error
+@contextmanager
+def _signals(numbers: Iterable[int], loop: Loop, take: Callable[[int], None]) -> Iterator[None]:
+    """Hear of signals in the loop."""
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def hear(_: int) -> None:
+        for number in os.read(reader, _CHUNK):
+            take(number)
+
+    loop.watch(reader, hear)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(-1)
+        loop.forget(reader)
+        os.close(reader)
+        os.close(writer)

@@ -5,12 +5,12 @@ import math
 import os
 import signal
 import termios
-
-import trio
+import time
 
 from codex_multitool.cli.exec_tree import one_line
 from codex_multitool.escalation.context import Question
 from codex_multitool.escalation.protected import told
+from codex_multitool.loop import Event, Task, Wait
 from codex_multitool.running import quoting
 
 _CHUNK = 4096
@@ -29,33 +29,37 @@ class Human:
         self._patience = patience
         self._bold, self._plain = ("\x1b[1m", "\x1b[m") if colour else ("", "")
         self._accepted: set[tuple[str, tuple[str, ...]]] = set()
-        self._turn = trio.Lock()
-        self._scope: trio.CancelScope | None = None
-        self._interrupted = False
+        self._over: Event | None = None  # set when the question that stands has its answer
+        self._interrupted = Event()
 
-    def interrupt(self) -> bool:
-        """Give up the question that stands, as Ctrl-C does; returns whether there was one."""
-        if self._scope is None:
-            return False
-        self._interrupted = True
-        self._scope.cancel()
-        return True
+    def interrupt(self) -> None:
+        """Give up the question that stands, if one does, as Ctrl-C does."""
+        self._interrupted.set()
 
-    async def ask(self, question: Question) -> _Answer:
+    def ask(self, question: Question) -> Task[_Answer]:
         """The answer, as `Context.ask` wants it."""
-        async with self._turn:
-            if (question.program, question.argv) in self._accepted and not question.changes:
-                return ACCEPT, None
-            try:
-                terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
-            except OSError:
-                return UNAVAILABLE, f"there is no terminal to ask at; {self._mend(question)}"
-            try:
-                return await self._asked(terminal, question)
-            except OSError as error:
-                return UNAVAILABLE, f"the terminal is gone: {error.strerror}"
-            finally:
-                os.close(terminal)
+        while self._over is not None:
+            yield Wait(event=self._over)
+        over = self._over = Event()
+        try:
+            return (yield from self._put(question))
+        finally:
+            self._over = None
+            over.set()
+
+    def _put(self, question: Question) -> Task[_Answer]:
+        if (question.program, question.argv) in self._accepted and not question.changes:
+            return ACCEPT, None
+        try:
+            terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        except OSError:
+            return UNAVAILABLE, f"there is no terminal to ask at; {self._mend(question)}"
+        try:
+            return (yield from self._asked(terminal, question))
+        except OSError as error:
+            return UNAVAILABLE, f"the terminal is gone: {error.strerror}"
+        finally:
+            os.close(terminal)
 
     def _mend(self, question: Question) -> str:
         if question.changes:
@@ -64,7 +68,7 @@ class Human:
             return f'{question.because} asks: only the user can give it decision="allow"'
         return f"only the user can allow it: an allow rule in {self._rules_file} is obeyed unasked"
 
-    async def _asked(self, terminal: int, question: Question) -> _Answer:
+    def _asked(self, terminal: int, question: Question) -> Task[_Answer]:
         if not _foreground(terminal):
             return UNAVAILABLE, "this is a background job of the terminal's shell"
         before = termios.tcgetattr(terminal)
@@ -72,26 +76,25 @@ class Human:
         asking[_LFLAG] |= termios.ICANON | termios.ECHO | termios.ISIG
         # What was typed before the question stood there is no answer to it.
         termios.tcsetattr(terminal, termios.TCSAFLUSH, asking)
-        self._interrupted = False
-        answer: _Answer = (CANCEL, "interrupted")
+        self._interrupted = Event()
         try:
-            with trio.move_on_after(self._patience) as self._scope:
-                answer = await self._dialogue(terminal, question)
-            if self._scope.cancelled_caught and not self._interrupted:
-                _say(terminal, "\n")
-                answer = (UNAVAILABLE, f"nobody answered within {self._patience:g} seconds")
+            return (yield from self._dialogue(terminal, question))
         finally:
-            self._scope = None
             termios.tcsetattr(terminal, termios.TCSADRAIN, before)
-        return answer
 
-    async def _dialogue(self, terminal: int, question: Question) -> _Answer:
+    def _dialogue(self, terminal: int, question: Question) -> Task[_Answer]:
+        until = time.monotonic() + self._patience
         _say(terminal, self._text(question))
         # What has been changed is agreed to each time: nothing is remembered with it.
         more, letters = ("", "y/N") if question.changes else ("s: for this run   ", "y/s/N")
         while True:
             _say(terminal, f"  y: once   {more}n: no   [{letters}] > ")
-            line = await _line(terminal)
+            line = yield from self._line(terminal, until)
+            if line is None and not self._interrupted.is_set:
+                _say(terminal, "\n")
+                return UNAVAILABLE, f"nobody answered within {self._patience:g} seconds"
+            if line is None:
+                return CANCEL, "interrupted"
             if not line:
                 _say(terminal, "\n")
                 return CANCEL, None
@@ -105,6 +108,18 @@ class Human:
                     return DECLINE, None
                 case _:
                     pass  # ask again
+
+    def _line(self, terminal: int, until: float) -> Task[str | None]:
+        """One line, its end included; empty at the end of input. None: interrupted, or too late."""
+        os.set_blocking(terminal, False)
+        while True:
+            came = yield Wait(readable=terminal, event=self._interrupted, until=until)
+            if not came or self._interrupted.is_set:
+                return None
+            try:
+                return os.fsdecode(os.read(terminal, _CHUNK))
+            except BlockingIOError:
+                continue  # the command, which has the same terminal for stdin, was faster
 
     def _text(self, question: Question) -> str:
         command = quoting.command_line(question.program, question.argv[1:])
@@ -128,17 +143,6 @@ def _foreground(terminal: int) -> bool:
         return True
     os.kill(os.getpid(), signal.SIGTTIN)
     return os.tcgetpgrp(terminal) == os.getpgrp()
-
-
-async def _line(terminal: int) -> str:
-    """One line, its end included; empty at the end of input."""
-    os.set_blocking(terminal, False)
-    while True:
-        await trio.lowlevel.wait_readable(terminal)
-        try:
-            return os.fsdecode(os.read(terminal, _CHUNK))
-        except BlockingIOError:
-            continue  # the command, which has the same terminal for stdin, was faster
 
 
 def _say(terminal: int, text: str) -> None:

@@ -5,18 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import os
-import select
 import signal
 import socket
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
-import prctl
-
-from codex_multitool.interception.architecture import Architecture, architecture
-from codex_multitool.interception.filter import exec_filter
 from codex_multitool.interception.kernel import (
     PTRACE_SEIZE,
     KernelError,
@@ -25,7 +19,8 @@ from codex_multitool.interception.kernel import (
     ptrace,
     system_call,
 )
-from codex_multitool.interception.listener import Listener, Notification, install
+from codex_multitool.launcher.spawner import NOT_STARTED
+from codex_multitool.running.trial import NoListenerError, Trial, trial
 from codex_multitool.sandbox.enforce import WEAKER, SandboxError, prepare, restrict
 from codex_multitool.sandbox.policy import SandboxPolicy
 from codex_multitool.sandbox.status import UNRESTRICTED
@@ -33,7 +28,7 @@ from codex_multitool.sandbox.status import UNRESTRICTED
 _SECONDS = 10
 _UNSHARE = {"x86_64": 272, "aarch64": 97}
 _NEW_NAMESPACE = {"user": 0x1000_0000, "mount": 0x0002_0000}  # CLONE_NEW*, unshare(2)
-_MISSING = "/proc/self/no-such-program"
+_MISSING = b"/proc/self/no-such-program"
 
 
 class TrialError(Exception):
@@ -120,54 +115,25 @@ def _errno(deed: Callable[[], object]) -> int:
 
 
 def notifications() -> dict[str, object]:
-    """Hold one execve of a child, and do with the child what judging it takes.
+    """Hold one execve of a command started as all are, and do with it what judging it takes.
 
     Either {"errno": of the set-up}, or {what was tried: errno or 0} and `killable`.
     """
-    machine = architecture(os.uname().machine)
-    if machine is None:
-        return {"errno": errno.ENOSYS}
-    ours, theirs = socket.socketpair()
-    child = os.fork()
-    if child == 0:
-        _held(machine, theirs)
-    theirs.close()
-    ours.settimeout(_SECONDS / 2)
-    message, fds, _, _ = socket.recv_fds(ours, 8, 1)
-    if not fds:
-        os.waitpid(child, 0)
-        return {"errno": int(message)}
-    return _handled(Listener(fds[0], machine, killable=message == b"1"), child)
-
-
-def _held(machine: Architecture, channel: socket.socket) -> None:
-    """Put this process under the filter, hand the listener over, and execute what is not there."""
     try:
-        prctl.set_no_new_privs(1)
-        try:
-            fd, killable = install(machine, exec_filter(machine))
-        except KernelError as error:
-            channel.send(str(error.errno).encode())
-            os._exit(1)
-        socket.send_fds(channel, [b"1" if killable else b"0"], [fd])
-        os.close(fd)
-        os.execv(_MISSING, [_MISSING])
-    except OSError as error:
-        # What the kernel says once it is let go on: there is no such file.
-        os._exit(0 if error.errno == errno.ENOENT else 1)
-    finally:
-        os._exit(1)
+        with trial([_MISSING]) as begun:
+            return _handled(begun)
+    except NoListenerError as error:
+        return {"errno": error.errno, "because": str(error)}
 
 
-def _handled(listener: Listener, child: int) -> dict[str, object]:
-    notification = _notification(listener)
+def _handled(begun: Trial) -> dict[str, object]:
+    listener, notification = begun.listener, begun.exec()
     if notification is None:
-        os.kill(child, signal.SIGKILL)
         return {"errno": errno.ETIMEDOUT}
     null = os.open(os.devnull, os.O_RDWR)
 
     def take_descriptor() -> None:
-        os.close(pidfd_getfd(pidfd_open(child, 0), 0))
+        os.close(pidfd_getfd(pidfd_open(notification.tid, 0), 0))
 
     tried: dict[str, object] = {
         "killable": listener.killable,
@@ -177,19 +143,11 @@ def _handled(listener: Listener, child: int) -> dict[str, object]:
         "sync_wake_up": listener.sync_wake_up(),
     }
     listener.resume(notification)
-    _, status = os.waitpid(child, 0)
-    return {**tried, "continue": 0 if status == 0 else errno.EPERM}
-
-
-def _notification(listener: Listener) -> Notification | None:
-    waiting = select.poll()
-    waiting.register(listener.fd, select.POLLIN)
-    end = time.monotonic() + _SECONDS / 2
-    while time.monotonic() < end and waiting.poll(1000 * _SECONDS // 2):
-        found = listener.receive()
-        if isinstance(found, Notification):
-            return found
-    return None
+    if tried["ptrace"] == 0:
+        os.waitpid(notification.tid, 0)  # its tracer has to be told before its parent: ptrace(2)
+    # What the kernel says once it goes on: there is no such file.
+    went_on = begun.end() == (NOT_STARTED, errno.ENOENT)
+    return {**tried, "continue": 0 if went_on else errno.EPERM}
 
 
 def _refusal(deed: Callable[[], object]) -> int:

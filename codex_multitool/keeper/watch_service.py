@@ -1,0 +1,60 @@
+"""The front's end of the watch over protected names: what a keeper asks, put to a local watch.
+
+Findings and absences are known to the keeper by the number of its message that brought them about.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from codex_multitool.escalation.local_watch import LocalAbsence, LocalWatch
+from codex_multitool.escalation.watch import Finding
+from codex_multitool.keeper import protocol
+from codex_multitool.loop import Task
+
+_MAX_FINDINGS = 1000  # that somebody may still agree to
+
+
+class WatchService:
+    """For one command. answer: takes the number of a message and the value of its answer."""
+
+    def __init__(self, watch: LocalWatch, answer: Callable[[int, Any], None]) -> None:
+        self._watch = watch
+        self._answer = answer
+        self._findings: dict[int, Finding] = {}
+        self._absences: dict[int, LocalAbsence] = {}
+
+    def look(self, message: protocol.Look) -> Task[None]:
+        """Look, and remember what was found."""
+        number = message.number
+        finding = yield from self._watch.look(message.workdir)
+        if finding:
+            self._findings[number] = finding
+            if len(self._findings) > _MAX_FINDINGS:
+                del self._findings[next(iter(self._findings))]
+        self._answer(number, (finding.changes, number))
+
+    def agree(self, message: protocol.Agree) -> None:
+        """A human agreed to what was found."""
+        finding = self._findings.get(message.finding)
+        if finding is not None:
+            self._watch.agree(finding)
+
+    def leaving(self, message: protocol.Leaving) -> Task[None]:
+        """A program is about to start outside."""
+        number = message.number
+        absence = yield from self._watch.leaving(message.workdir, message.words, message.held)
+        self._absences[number] = absence
+        self._answer(number, number)
+
+    def returned(self, message: protocol.Returned) -> Task[None]:
+        """It has ended, and somebody waits to tell the sandbox."""
+        absence = self._absences.pop(message.absence, None)
+        if absence is not None:
+            yield from absence.over()
+        self._answer(message.number, None)
+
+    def lost(self, absence: int) -> None:
+        """It has ended, or it does not start at all, and nobody waits."""
+        found = self._absences.pop(absence, None)
+        if found is not None:
+            found.lost()
