@@ -53,7 +53,8 @@ class Record:
         """A process ended; its number may be another's from now on."""
         index = self._latest.pop(exited.pid, None)
         if index is not None:
-            self.execs[index].status, self.execs[index].ended = exited.status, self._now()
+            self.execs[index].status = exited.status
+            self.execs[index].ended = exited.when - self._begun
 
     def traced(self, traced: Traced) -> None:
         """Remember an exec, if they are wanted."""

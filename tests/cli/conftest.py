@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.exec_ground import Ground
 from tests.end_to_end.processes import CONFIG, kill_marked
-from tests.mcp_server.tool import kernel_refusal
+from tests.machine import kernel_refusal
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from codex_multitool import roles
 from tests.executables import built
-from tests.mcp_server.tool import kernel_refusal
+from tests.machine import kernel_refusal
 
 LANDLOCK = ("debug", "landlock")
 EXEC = ("exec",)

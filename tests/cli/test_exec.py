@@ -16,8 +16,7 @@ from codex_multitool.execpolicy.rules import Decision
 from tests.cli.exec_ground import Ground
 from tests.cli.terminal import DEADLINE
 from tests.end_to_end.processes import marked, wait_until
-from tests.executables import built
-from tests.mcp_server.tool import patched_shell
+from tests.executables import built, patched_shell
 
 
 class TestCommand:
@@ -251,7 +250,7 @@ class TestStart:
         assert "codex-multitool exec --tree 'cd src" in done.stdout
 
     def test_wrapper_mode_judges_with_a_patched_shell(self, ground: Ground) -> None:
-        shell = patched_shell()
+        shell = str(patched_shell("bash"))
         ground.rules('prefix_rule(pattern=["touch"], decision="allow")')
         done = ground.run(
             "--intercept=wrapper", "--shell", shell, "--tree", "touch made; ls nowhere"

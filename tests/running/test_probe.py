@@ -12,7 +12,7 @@ import pytest
 from codex_multitool.running.probe import Probe
 from tests.end_to_end.processes import wait_until
 from tests.executables import ROOT
-from tests.mcp_server.tool import kernel_refusal
+from tests.machine import kernel_refusal
 
 # In a process of its own, which takes the one listener there may be, and lets everything pass.
 TAKEN = """

@@ -10,9 +10,9 @@ import pytest
 from codex_multitool.running import shell_proof
 from codex_multitool.running.choice import Choice, StartError
 from codex_multitool.running.shell_proof import prove, unasked
-from tests import executables, peer
+from tests import peer
 from tests.end_to_end.processes import wait_until
-from tests.mcp_server.tool import patched_shell
+from tests.executables import patched_shell
 
 # The wrapper is called, but not by whoever starts the programs.
 PRETENDERS = {
@@ -26,12 +26,13 @@ PRETENDERS = {
 
 
 def test_a_patched_bash_asks() -> None:
-    assert unasked(patched_shell()) is None
-    prove(Choice(patched_shell(), "/wrapper"))
+    shell = str(patched_shell("bash"))
+    assert unasked(shell) is None
+    prove(Choice(shell, "/wrapper"))
 
 
 def test_a_patched_zsh_asks() -> None:
-    assert unasked(str(executables.patched_shell("zsh"))) is None
+    assert unasked(str(patched_shell("zsh"))) is None
 
 
 def test_the_originals_bash_asks() -> None:
