@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from codex_multitool.cli import pidfd
+from codex_multitool.keeper import pidfd
 
 
 @pytest.mark.parametrize(
