@@ -15,6 +15,7 @@ from codex_multitool.keeper import protocol
 from codex_multitool.keeper.ending import Ending
 from codex_multitool.keeper.judging import Judging
 from codex_multitool.keeper.means import Means
+from codex_multitool.keeper.outcome import Outcome
 from codex_multitool.keeper.output import Capture, Output
 from codex_multitool.keeper.pipes import Pipes
 from codex_multitool.keeper.report import Report
@@ -35,6 +36,10 @@ from codex_multitool.sandbox.enforce import SandboxError
 _DRAIN_SECONDS = 0.05
 _LINE_SECONDS = 1.0  # between two that are told, at least
 _MAX_JOBS = 32  # of a command's background processes, how many are named
+
+
+class _NoWorkdirError(NotStartedError):
+    """The working directory cannot be opened."""
 
 
 class Command:
@@ -93,7 +98,8 @@ class Command:
         except SandboxError as error:
             self._means.front.tell(protocol.Refused(str(error), sandbox=True))
         except NotStartedError as error:
-            self._means.front.tell(protocol.Refused(str(error), error.errno))
+            lacking = isinstance(error, _NoWorkdirError)
+            self._means.front.tell(protocol.Refused(str(error), error.errno, workdir=lacking))
         except OSError as error:
             self._means.front.tell(protocol.Refused(_told(error), error.errno or 0))
         else:
@@ -143,7 +149,7 @@ class Command:
             self._workdir = os.open(order.workdir, flags)
         except OSError as error:
             text = f"workdir {order.workdir}: {error.strerror}"
-            raise NotStartedError(text, error.errno or 0) from None
+            raise _NoWorkdirError(text, error.errno or 0) from None
         self._opened.callback(os.close, self._workdir)
         if order.size is not None:
             self._pipes = Pipes(self._means.loop, self._capture.feed)
@@ -224,19 +230,18 @@ class Command:
                 self._report.note(self._whole.note)
         return output
 
-    def _outcome(self, status: int, duration_ns: int, output: Output) -> protocol.Outcome:
+    def _outcome(self, status: int, duration_ns: int, output: Output) -> Outcome:
         assert self._ending is not None
         background: tuple[tuple[int, str], ...] = ()
         if not self._ending.over.is_set and not self._told_to_end:
             pids = self._means.processes.below()[:_MAX_JOBS]
             background = tuple((pid, tree.command_line(pid)) for pid in pids)
-        return protocol.Outcome(
+        return Outcome(
             status,
             self._timed_out,
             duration_ns,
             output,
             self._whole.path if output.left_out else None,
-            self._whole.written,
             self._report.decisions(),
             self._report.notes(),
             background,

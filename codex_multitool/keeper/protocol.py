@@ -6,7 +6,7 @@ descriptors ride on the first byte. Only processes outside any sandbox hold thes
 
 A front says `Order` (or `Prepare`), then perhaps `Signal` or `End`, and `Answer` to each message
 that has a number. A keeper says `Hello` once; of each order `Refused`, or else `Done` and then
-`Over`, or `Over` alone when it was told to end; between them, whatever it needs to know or has to tell.
+`Over`; between them, whatever it needs to know or has to tell.
 """
 
 import pickle
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from codex_multitool.escalation.context import Question, Settled, Verdict
 from codex_multitool.escalation.decide import ExecRequest
 from codex_multitool.escalation.decide import Verdict as Decided
-from codex_multitool.keeper.output import Output
+from codex_multitool.keeper.outcome import Outcome
 from codex_multitool.running.settings import Settings
 from codex_multitool.sandbox.policy import SandboxPolicy
 
@@ -111,12 +111,13 @@ class Hello(NamedTuple):
 class Refused(NamedTuple):
     """The zygote, or the keeper, could not do it; nothing of the order runs. errno: int, or 0.
 
-    sandbox: it is the sandbox that is not to be had.
+    sandbox: it is the sandbox that is not to be had. workdir: it is the working directory.
     """
 
     text: str
     errno: int = 0
     sandbox: bool = False
+    workdir: bool = False
 
 
 class Began(NamedTuple):
@@ -166,7 +167,15 @@ class Returned(NamedTuple):
 
 
 class WantFile(NamedTuple):
-    """There is more output than is kept. Answer: (path, bytes it may have) and the file; or why not."""
+    """There is more output than is kept. Answer: (path, bytes it may have), and the file; or
+    (None, why there is none).
+    """
+
+    number: int
+
+
+class WantRoom(NamedTuple):
+    """The file has all the bytes it may have. Answer: (how many more, ""), or (0, why none)."""
 
     number: int
 
@@ -208,35 +217,6 @@ class Exited(NamedTuple):
     pid: int
     status: int | None
     when: float
-
-
-class Decision(NamedTuple):
-    """An exec that was not simply run in the sandbox, why, and how often."""
-
-    program: str
-    argv: tuple[str, ...]
-    decision: str
-    reason: str
-    times: int = 1
-
-
-class Outcome(NamedTuple):
-    """What is known when the command's first process has ended. status: as wait(2) gives it.
-
-    file: with the whole output, if that is more than is kept; written: bytes in it. background: as
-    (process id, command line). left: whether programs have left its sandbox.
-    """
-
-    status: int
-    timed_out: bool
-    duration_ns: int
-    output: Output
-    file: str | None = None
-    written: int = 0
-    decisions: tuple[Decision, ...] = ()
-    notes: tuple[str, ...] = ()
-    background: tuple[tuple[int, str], ...] = ()
-    left: bool = False
 
 
 class Done(NamedTuple):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from codex_multitool.escalation.context import Verdict
-from codex_multitool.keeper.protocol import Decision
+from codex_multitool.keeper.outcome import Decision
 
 _MAX_NOTES = 50
 _MAX_DECISIONS = 200  # of those worth telling; a loop may be denied a million times

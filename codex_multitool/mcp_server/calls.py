@@ -9,6 +9,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from codex_multitool.keeper.outcome import Decision
 from codex_multitool.keeper.output import SIZE, Output
 from codex_multitool.sandbox.policy import SandboxPolicy
 
@@ -60,16 +61,6 @@ class Answer(NamedTuple):
     reason: str | None = None
 
 
-class Decision(NamedTuple):
-    """An exec that was not simply run in the sandbox, why, and how often."""
-
-    program: str
-    argv: tuple[str, ...]
-    decision: str
-    reason: str
-    times: int = 1
-
-
 class CommandResult(NamedTuple):
     """How a command ended. exit_code: 124 after a timeout, 128 + signal after a signal.
 
@@ -94,14 +85,14 @@ class Asker(NamedTuple):
 
     ask puts a question; it never fails and never waits for ever. It may be used after the call has
     ended, by what the call left running. can_ask: whether this client takes questions at all.
-    progress(latest) says what tells where the call is: a client that asked to hears of it now and
-    then, and never after the call has ended. size: bytes of output that the client passes on, as
-    JSON spells them.
+    progress(latest) says what tells where the call is: the client hears of it now and then, and
+    never after the call has ended. None: it did not ask to. size: bytes of output that the client
+    passes on, as JSON spells them.
     """
 
     ask: Callable[[Question], Awaitable[Answer]]
     can_ask: bool
-    progress: Callable[[Callable[[], str]], None]
+    progress: Callable[[Callable[[], str]], None] | None = None
     size: int = SIZE
 
 

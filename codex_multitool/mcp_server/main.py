@@ -4,8 +4,8 @@ import os
 import signal
 
 from codex_multitool import roles
+from codex_multitool.keeper import zygote as keepers
 from codex_multitool.launcher.hardening import harden
-from codex_multitool.launcher.main import start_zygote
 from codex_multitool.running import shells
 from codex_multitool.running.probe import Probe
 
@@ -16,13 +16,12 @@ def main(argv: list[str]) -> int:
     # A terminal's Ctrl-C during start-up ends the process without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        zygote = start_zygote(harden())
+        zygote = keepers.start(harden())
         probe = Probe()
     except OSError as error:
         os.write(2, f"{roles.MCP_SERVER}: no process can be started: {error.strerror}\n".encode())
         return 1
-    # Every command is forked from the zygote, and a fork costs what the process has in its memory:
-    # the option parser alone, with the threads it knows of, adds half a millisecond to each.
+    # Loaded when the zygote is forked: it has to do with none of it.
     from codex_multitool.mcp_server import starting
 
     return starting.run(argv[1:], zygote, probe)

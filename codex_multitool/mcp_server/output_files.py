@@ -1,8 +1,8 @@
 """Files with the whole of what commands printed, where not all of it is in the result.
 
 They lie in a private folder of this server's, which no command's sandbox may write and every one
-may read. All their input and output is done in a thread: a disk may be slow, and the server is not.
-What goes wrong with a file is told, and is no failure of the command.
+may read. Keepers write them; they are made and removed here, in a thread: a disk may be slow, and
+the server is not.
 """
 
 import fcntl
@@ -21,9 +21,8 @@ from codex_multitool.running.own_files import changeable
 
 log = logging.getLogger(__name__)
 
-_MAX_FILE = 64 << 20
 _MAX_TOTAL, _MAX_FILES = 256 << 20, 64  # of a server; the oldest go first
-_DUE = 1 << 20  # bytes worth a turn of the thread
+_STEP = 4 << 20  # bytes that one is given at a time
 _PREFIX = "server-"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -49,7 +48,7 @@ class OutputFiles:
         self._bases = tuple(_bases(environ))
         self._folders: dict[str, _Folder] = {}
         self._kept: deque[tuple[_Folder, str, int]] = deque()
-        self.total = 0
+        self._total = 0
         self._made = 0
         # One at a time: what is counted here is counted in the thread.
         self.limiter = trio.CapacityLimiter(1)
@@ -79,17 +78,20 @@ class OutputFiles:
         """A file has all it will have: from now on it may be the oldest."""
         self._kept.append((folder, name, size))
 
-    def take(self, size: int) -> bool:
-        """Make room for so many bytes more; False if there is none. In the thread."""
-        while self._kept and (self.total + size > _MAX_TOTAL or len(self._kept) >= _MAX_FILES):
+    def take(self, size: int) -> int:
+        """Make room for so many bytes more; how many there is room for. In the thread."""
+        while self._kept and (self._total + size > _MAX_TOTAL or len(self._kept) >= _MAX_FILES):
             folder, name, gone = self._kept.popleft()
-            self.total -= gone
+            self._total -= gone
             with suppress(OSError):
                 os.unlink(name, dir_fd=folder.fd)
-        if self.total + size > _MAX_TOTAL:
-            return False
-        self.total += size
-        return True
+        size = min(size, _MAX_TOTAL - self._total)
+        self._total += size
+        return size
+
+    def give_back(self, size: int) -> None:
+        """So many of the bytes taken are not needed."""
+        self._total -= size
 
     def _folder(self, roots: Sequence[str]) -> _Folder:
         found = OSError(0, "the command could write wherever there is room for one")
@@ -114,82 +116,56 @@ class OutputFiles:
 
 
 class OutputFile:
-    """One command's. roots: what its sandbox may write, or any before it.
-
-    path: where it is, once `finish` has come back; None if there is none. note: what is to say.
-    """
+    """One command's, which its keeper writes. roots: what its sandbox may write, or any before."""
 
     def __init__(self, files: OutputFiles, roots: Sequence[str]) -> None:
         self._files = files
         self._roots = roots
-        self._waiting: list[bytes] = []
-        self._size = self._unwritten = self._taken = 0
-        self._cut = False
-        self._fd = -1
+        self._taken = 0
         self._place: tuple[_Folder, str] | None = None
-        self._failed = False
-        self.path: str | None = None
-        self.note = ""
 
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes. They wait in memory until `write`."""
-        room = _MAX_FILE - self._size
-        if len(data) > room:
-            self._cut = True
-            data = data[:room]
-        if data and not self._failed:
-            self._size += len(data)
-            self._unwritten += len(data)
-            self._waiting.append(data)
+    async def make(self) -> tuple[int, str, int]:
+        """Make it: a descriptor, the caller's to close, its path, and how many bytes it may have.
 
-    @property
-    def due(self) -> bool:
-        """Whether enough waits to be written."""
-        return self._unwritten >= _DUE
+        Raises OSError.
+        """
+        return await trio.to_thread.run_sync(self._make, limiter=self._files.limiter)
 
-    async def write(self) -> None:
-        """Write what waits."""
-        pieces, size, self._waiting, self._unwritten = self._waiting, self._unwritten, [], 0
-        if pieces:
-            await trio.to_thread.run_sync(self._write, pieces, size, limiter=self._files.limiter)
+    async def more(self) -> int:
+        """How many bytes more it may have. Raises OSError if there is no room for any."""
+        return await trio.to_thread.run_sync(self._more, limiter=self._files.limiter)
 
-    async def finish(self) -> None:
-        """No more comes."""
-        if self._cut:
-            self.note = f"the file with the output ends after {_MAX_FILE >> 20} MiB"
-        await self.write()
-        self.close()
+    def close(self, *, kept: bool) -> None:
+        """No more comes. kept: somebody knows of it."""
+        if self._place is None:
+            return
+        (folder, name), self._place = self._place, None
+        size = 0
+        with suppress(OSError):
+            if kept:
+                size = os.stat(name, dir_fd=folder.fd).st_size
+            else:
+                os.unlink(name, dir_fd=folder.fd)
+        self._files.give_back(self._taken - size)
+        if kept:
+            self._files.keep(folder, name, size)
 
-    def close(self) -> None:
-        """Give up the descriptor; the file stays."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-        if self._place is not None:
-            self._files.keep(*self._place, self._taken)
-            self._place = None
-
-    def _write(self, pieces: list[bytes], size: int) -> None:
+    def _make(self) -> tuple[int, str, int]:
+        room = self._more()
         try:
-            if self._failed:
-                return
-            if not self._files.take(size):
-                raise OSError(0, "other outputs take all the room there is for them")
-            self._taken += size
-            if self._fd < 0:
-                self._fd, self.path, folder, name = self._files.create(self._roots)
-                self._place = folder, name
-            for piece in pieces:
-                view = memoryview(piece)
-                while view:
-                    view = view[os.write(self._fd, view) :]
-        except OSError as error:
-            self._failed = True
-            self.note = f"what was left out of the output is in no file: {error.strerror}"
-            self.path = None
-            if self._place is not None:
-                with suppress(OSError):
-                    os.unlink(self._place[1], dir_fd=self._place[0].fd)
+            fd, path, folder, name = self._files.create(self._roots)
+        except OSError:
+            self._files.give_back(room)
+            raise
+        self._place = folder, name
+        return fd, path, room
+
+    def _more(self) -> int:
+        room = self._files.take(_STEP)
+        if not room:
+            raise OSError(0, "other outputs take all the room there is for them")
+        self._taken += room
+        return room
 
 
 def _bases(environ: Mapping[str, str]) -> Iterator[str]:

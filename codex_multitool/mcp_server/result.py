@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from codex_multitool.keeper.outcome import Decision
 from codex_multitool.mcp_server.audience import Form
-from codex_multitool.mcp_server.calls import CommandResult, Decision, printable
+from codex_multitool.mcp_server.calls import CommandResult, printable
 from codex_multitool.mcp_server.messages import Object
 from codex_multitool.running import quoting
 

@@ -62,9 +62,10 @@ class Server:
     """One session with one client.
 
     run: what a `shell` call does. patience: seconds a human has to answer.
-    cwd: what a sandbox state without a directory is relative to. refusal: why calls would fail
-    under a state; the client is told as soon as it sends one. begun: what came before there was a
-    server and is not answered, in order. results, size: what results are like, see `audience`.
+    cwd: what a sandbox state without a directory is relative to. expect: told of each state that
+    the client sends; says why calls would fail under it, which the client is told. begun: what
+    came before there was a server and is not answered, in order. results, size: what results are
+    like, see `audience`.
     """
 
     def __init__(
@@ -74,14 +75,14 @@ class Server:
         *,
         patience: float,
         cwd: str,
-        refusal: Callable[[SandboxState], str | None] = lambda _: None,
+        expect: Callable[[SandboxState], str | None] = lambda _: None,
         begun: Sequence[Event] = (),
         results: str = "auto",
         size: int | None = None,
     ) -> None:
         self._run = run
         self._conversation = conversation
-        self._refusal = refusal
+        self._expect = expect
         self._cwd = cwd
         self._begun = begun
         self._results, self._size = results, size
@@ -167,7 +168,7 @@ class Server:
         self._state = self._parsed(params)
         if (told := self._conversation.follow(self._state)) is not None:
             self._send(told)
-        if reason := self._refusal(self._state):
+        if reason := self._expect(self._state):
             raise RequestError(messages.INVALID_PARAMS, f"no command will run: {reason}")
         return {}
 
@@ -265,11 +266,11 @@ class Server:
     async def _ran(
         self, call: _Call, progress: Progress | None, nursery: trio.Nursery
     ) -> CommandResult:
-        follow = _unfollowed if progress is None else progress.follow
         questions = self._questions
-        asker = Asker(questions.ask, questions.possible(), follow, call.form.size)
+        asker = Asker(questions.ask, questions.possible(), size=call.form.size)
         if progress is None:
             return await self._run(call.spec, call.state, asker)
+        asker = asker._replace(progress=progress.follow)
         nursery.start_soon(progress.report)
         try:
             return await self._run(call.spec, call.state, asker)
@@ -279,10 +280,6 @@ class Server:
 
 def _log_defect(request: Request, error: Exception) -> None:
     log.error("%s failed; this is a defect of %s", request.method, NAME, exc_info=error)
-
-
-def _unfollowed(_latest: Callable[[], str]) -> None:
-    """For a client that does not want to hear where a call is."""
 
 
 def _signal_name(number: int | None) -> str | None:

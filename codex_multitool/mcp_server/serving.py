@@ -8,8 +8,8 @@ from contextlib import closing
 import trio
 
 from codex_multitool.escalation.decide import Judgement
-from codex_multitool.launcher.pool import Pool
 from codex_multitool.mcp_server.calls import Asker, CommandResult, CommandSpec, Run, SandboxState
+from codex_multitool.mcp_server.keepers import Keepers
 from codex_multitool.mcp_server.opening import ENDING, Opening
 from codex_multitool.mcp_server.output_files import OutputFiles
 from codex_multitool.mcp_server.own_files import files_of
@@ -37,16 +37,17 @@ def serve(service: Service, opening: Opening, zygote: socket.socket) -> int:
 
 
 async def _start(service: Service, found: Settings, opening: Opening, zygote: socket.socket) -> int:
-    # Launchers are listened to until the last command has ended: the outer nursery is for that.
+    # There are keepers until the last command has ended: the outer nursery is for that.
     with closing(OutputFiles(os.environ)) as files:
-        async with trio.open_nursery() as listening:
-            status = await _serve(service, found, opening, Pool(zygote, listening), files)
-            listening.cancel_scope.cancel()
+        async with trio.open_nursery() as keeping:
+            with closing(Keepers(zygote, found, keeping)) as keepers:
+                status = await _serve(service, found, opening, keepers, files)
+            keeping.cancel_scope.cancel()
     return status
 
 
 async def _serve(
-    service: Service, found: Settings, opening: Opening, pool: Pool, files: OutputFiles
+    service: Service, found: Settings, opening: Opening, keepers: Keepers, files: OutputFiles
 ) -> int:
     status = 0
     async with trio.open_nursery() as nursery:
@@ -58,23 +59,21 @@ async def _serve(
                     status = 128 + number
                     nursery.cancel_scope.cancel()
 
-        own = files_of(service)
-        if service.state is not None:
-            own.exposed(service.roots(service.state))  # what was accepted is told, once
-        with closing(ShellTool(found, pool, nursery, files, own)) as tool:
-            server = Server(
-                _with_state(tool.run, service.state),
-                opening.conversation,
-                patience=service.patience,
-                cwd=service.workspace,
-                refusal=tool.refusal,
-                begun=opening.unanswered,
-                results=service.results,
-                size=service.max_output,
-            )
-            nursery.start_soon(on_signal)
-            nursery.start_soon(files.sweep)
-            await Stdio(opening.descriptors, opening.unsent).serve(server.serve)
+        tool = ShellTool(found, keepers, nursery, files, files_of(service))
+        server = Server(
+            _with_state(tool.run, service.state),
+            opening.conversation,
+            patience=service.patience,
+            cwd=service.workspace,
+            expect=tool.expect,
+            begun=opening.unanswered,
+            results=service.results,
+            size=service.max_output,
+        )
+        nursery.start_soon(on_signal)
+        nursery.start_soon(files.sweep)
+        tool.expect(service.state)
+        await Stdio(opening.descriptors, opening.unsent).serve(server.serve)
         nursery.cancel_scope.cancel()
     return status
 

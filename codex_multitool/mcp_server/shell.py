@@ -1,13 +1,15 @@
-"""What the `shell` tool does: a policy made ready, and a `Command` in it."""
+"""What the `shell` tool does: a command in its sandbox, ordered of a keeper."""
 
-import logging
 import os
 from collections import OrderedDict
+from collections.abc import Iterable
 
 import trio
 
 from codex_multitool.escalation.guard import Guard
-from codex_multitool.launcher.pool import LauncherError, Pool
+from codex_multitool.escalation.local_watch import LocalWatch
+from codex_multitool.keeper.outcome import Outcome
+from codex_multitool.keeper.protocol import Order, Refused, Sandbox
 from codex_multitool.mcp_server.calls import (
     Asker,
     CommandResult,
@@ -15,81 +17,24 @@ from codex_multitool.mcp_server.calls import (
     SandboxState,
     ToolError,
 )
-from codex_multitool.mcp_server.command import Command, Outcome
+from codex_multitool.mcp_server.command import Command
+from codex_multitool.mcp_server.guarding import Guarding
 from codex_multitool.mcp_server.in_the_way import in_the_way, worth_a_look
+from codex_multitool.mcp_server.keepers import KeeperError, Keepers
 from codex_multitool.mcp_server.output_files import OutputFile, OutputFiles
 from codex_multitool.running.own_files import OwnFiles
 from codex_multitool.running.settings import Settings
-from codex_multitool.sandbox import enforce
 from codex_multitool.sandbox.policy import SandboxPolicy, writable_roots
-from codex_multitool.sandbox.status import not_granted
 
-log = logging.getLogger(__name__)
-
-_MAX_PREPARED = 8  # rulesets kept; a client uses one or two policies
+_MAX_SEEN = 8  # sandboxes remembered; a client uses one or two
 _READ_ONLY = SandboxPolicy("read-only")
 _DEVICES = "/dev"  # shared memory and terminals: writable in most sandboxes, home of no program
 _LOOK_SECONDS = 3.0
 _TIMED_OUT = 124  # as timeout(1)
 
 
-class Confinements:
-    """Sandboxes made ready and kept, one per policy and writable directories as they are now.
-
-    own: what no command may write.
-    """
-
-    def __init__(self, own: OwnFiles) -> None:
-        self._own = own
-        self._prepared: OrderedDict[object, enforce.Confinement] = OrderedDict()
-
-    def lend(self, policy: SandboxPolicy, roots: tuple[str, ...]) -> enforce.Confinement:
-        """The sandbox for `policy`, the caller's to close.
-
-        Raises SandboxError when the kernel cannot give it, or it would not hold.
-        """
-        # A directory removed and made again is another one, and the ruleset holds the old.
-        key = (policy, tuple((root, _identity(root)) for root in roots))
-        if key in self._prepared:
-            self._prepared.move_to_end(key)
-        else:
-            if reason := self._own.exposed(roots):
-                raise enforce.SandboxError(reason)
-            self._prepared[key] = prepared = enforce.prepare(policy, roots)
-            for root in not_granted(prepared.status, policy.writable_roots):
-                log.warning("not writable: %s", root)
-            if len(self._prepared) > _MAX_PREPARED:
-                self._prepared.popitem(last=False)[1].close()
-        return _copy(self._prepared[key])
-
-    def close(self) -> None:
-        """Give up what is kept; what was lent stays."""
-        while self._prepared:
-            self._prepared.popitem()[1].close()
-
-
-def _copy(kept: enforce.Confinement) -> enforce.Confinement:
-    # With a descriptor of its own: the one kept may be closed before the command starts, and its
-    # number by then be that of a ruleset that allows more.
-    return enforce.Confinement(
-        ruleset=None if kept.ruleset is None else os.dup(kept.ruleset),
-        restrict_flags=kept.restrict_flags,
-        filter=kept.filter,
-        environment=kept.environment,
-        status=kept.status,
-    )
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
 class ShellTool:
-    """Runs the calls of one session. Every call has a `Command` in `nursery`.
+    """Runs the calls of one session. nursery: for what goes on after their results.
 
     own: what no command may write, if anything. files: where outputs go that are too large for a
     result.
@@ -98,28 +43,34 @@ class ShellTool:
     def __init__(
         self,
         settings: Settings,
-        pool: Pool,
+        keepers: Keepers,
         nursery: trio.Nursery,
         files: OutputFiles,
         own: OwnFiles | None = None,
     ) -> None:
         self._settings = settings
-        self._pool = pool
+        self._keepers = keepers
         self._nursery = nursery
         self._own = own or OwnFiles()
         self._files = files
-        self._confinements = Confinements(self._own)
+        self._seen = OrderedDict[object, Sandbox]()
         self._guard = Guard()
         # What any sandbox of this session could write stays untrusted for its whole life.
-        self._ever_writable = {_DEVICES}
+        self._ever_writable = {_DEVICES: None}
+        self._untrusted: tuple[str, ...] = (_DEVICES,)
 
-    def close(self) -> None:
-        """Give up the sandboxes made ready; commands that run keep theirs."""
-        self._confinements.close()
+    def expect(self, state: SandboxState | None = None) -> str | None:
+        """Calls will come. Why their commands cannot run, where that can be seen beforehand.
 
-    def refusal(self, state: SandboxState) -> str | None:
-        """Why commands cannot run under this state, where that can be seen beforehand."""
-        return self._own.exposed(self._roots(state))
+        state: theirs, if it is known.
+        """
+        state = state or SandboxState(_READ_ONLY, "")
+        roots = self._roots(state)
+        reason = self._own.exposed(roots)
+        # What mounts there will be is only known when a command starts.
+        known = reason is None and not (roots and self._settings.own_mounts)
+        self._keepers.expect(Sandbox(state.policy, roots) if known else None)
+        return reason
 
     def _roots(self, state: SandboxState) -> tuple[str, ...]:
         return writable_roots(state.policy, state.cwd, self._settings.environment)
@@ -129,21 +80,86 @@ class ShellTool:
     ) -> CommandResult:
         """Run one call. Raises ToolError when its directory, sandbox or shell cannot be had."""
         state = state or SandboxState(_READ_ONLY, spec.workdir)
-        command = self._prepare(spec, state, asker)
-        self._nursery.start_soon(command.live, self._pool)
         try:
+            command = await self._ordered(spec, state, asker)
             outcome = await command.result()
-        except (LauncherError, OSError) as error:
-            raise ToolError(f"{self._settings.shell} in {spec.workdir}: {error}") from error
+        except KeeperError as error:
+            raise ToolError(self._failed(spec, str(error))) from error
+        if isinstance(outcome, Refused):
+            raise ToolError(self._refused(spec, outcome))
         if outcome.status and not outcome.timed_out:
-            await self._explain(outcome, spec, state)
+            outcome = await self._explained(outcome, spec, state)
         return _result(outcome)
 
-    async def _explain(self, outcome: Outcome, spec: CommandSpec, state: SandboxState) -> None:
+    async def _ordered(self, spec: CommandSpec, state: SandboxState, asker: Asker) -> Command:
+        sandbox = self._sandbox(state)
+        watch = LocalWatch(self._guard, sandbox.roots, spec.workdir) if sandbox.roots else None
+        try:
+            if watch is not None and self._settings.own_mounts:
+                sandbox = sandbox._replace(mounts=tuple(watch.standing()))
+            keeper = await self._keepers.give(self._order(spec, sandbox, asker))
+        except BaseException:
+            if watch is not None:
+                watch.end()
+            raise
+        if watch is not None:
+            watch.runs_below(keeper.pid)
+        guarding = None if watch is None else Guarding(watch, self._nursery)
+        # What may write everything may write that, too.
+        file = OutputFile(self._files, () if state.policy.full_write else self._untrusted)
+        return Command(self._keepers, keeper, self._nursery, asker, file, guarding)
+
+    def _sandbox(self, state: SandboxState) -> Sandbox:
+        """What a command is confined by, looked at once for all of its kind."""
+        roots = self._roots(state)
+        # A directory removed and made again is another one.
+        key = (state.policy, tuple((root, _identity(root)) for root in roots))
+        if key in self._seen:
+            self._seen.move_to_end(key)
+        else:
+            if reason := self._own.exposed(roots):
+                raise ToolError(f"the sandbox cannot be had: {reason}")
+            self._seen[key] = Sandbox(state.policy, roots)
+            if len(self._seen) > _MAX_SEEN:
+                self._seen.popitem(last=False)
+        self._distrust(map(os.path.realpath, roots))
+        if _is_free_but_for_sockets(state.policy):
+            self._distrust(("/",))
+        return self._seen[key]
+
+    def _distrust(self, roots: Iterable[str]) -> None:
+        known = len(self._ever_writable)
+        self._ever_writable.update(dict.fromkeys(roots))
+        if len(self._ever_writable) > known:
+            self._untrusted = tuple(self._ever_writable)
+
+    def _order(self, spec: CommandSpec, sandbox: Sandbox, asker: Asker) -> Order:
+        return Order(
+            argv=(self._settings.shell, "-lc" if spec.login else "-c", spec.command),
+            workdir=spec.workdir,
+            sandbox=sandbox,
+            writable=self._untrusted,
+            timeout=spec.timeout_ms / 1000,
+            size=asker.size,
+            watched=bool(sandbox.roots),
+            lines=asker.progress is not None,
+        )
+
+    def _refused(self, spec: CommandSpec, refused: Refused) -> str:
+        if refused.sandbox:
+            return f"the sandbox cannot be had: {refused.text}"
+        if refused.workdir:
+            return refused.text
+        return self._failed(spec, refused.text)
+
+    def _failed(self, spec: CommandSpec, why: str) -> str:
+        return f"{self._settings.shell} in {spec.workdir}: {why}"
+
+    async def _explained(self, outcome: Outcome, spec: CommandSpec, state: SandboxState) -> Outcome:
         """Say that the sandbox was in the way, where that is sure."""
         printed = outcome.output.tail or outcome.output.head
         if not worth_a_look(printed):
-            return
+            return outcome
         told = None
         with trio.move_on_after(_LOOK_SECONDS):  # a file system may not answer
             told = await trio.to_thread.run_sync(
@@ -151,29 +167,7 @@ class ShellTool:
                 *(state.policy.kind, self._roots(state), spec.workdir, spec.command, printed),
                 abandon_on_cancel=True,
             )
-        if told is not None:
-            outcome.notes.append(told)
-
-    def _prepare(self, spec: CommandSpec, state: SandboxState, asker: Asker) -> Command:
-        roots = self._roots(state)
-        try:
-            confinement = self._confinements.lend(state.policy, roots)
-        except (enforce.SandboxError, OSError) as error:
-            raise ToolError(f"the sandbox cannot be had: {error}") from None
-        try:
-            workdir = os.open(spec.workdir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            confinement.close()
-            raise ToolError(f"workdir {spec.workdir}: {error.strerror}") from None
-        self._ever_writable.update(map(os.path.realpath, roots))
-        if _is_free_but_for_sockets(state.policy):
-            self._ever_writable.add("/")
-        writable = tuple(self._ever_writable)
-        # What may write everything may write that, too.
-        file = OutputFile(self._files, () if state.policy.full_write else writable)
-        return Command(
-            self._settings, spec, workdir, confinement, roots, writable, self._guard, asker, file
-        )
+        return outcome if told is None else outcome._replace(notes=(*outcome.notes, told))
 
 
 def _is_free_but_for_sockets(policy: SandboxPolicy) -> bool:
@@ -182,6 +176,14 @@ def _is_free_but_for_sockets(policy: SandboxPolicy) -> bool:
     For root that is every program; an ordinary user's own are known by owner and mode.
     """
     return policy.full_write and not policy.full_network and os.geteuid() == 0
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _result(outcome: Outcome) -> CommandResult:
@@ -200,7 +202,7 @@ def _result(outcome: Outcome) -> CommandResult:
         duration_ns=outcome.duration_ns,
         output=outcome.output,
         file=outcome.file,
-        decisions=tuple(it._replace(times=count) for it, count in outcome.decisions.items()),
+        decisions=outcome.decisions,
         background=outcome.background,
         notes=tuple(notes),
     )

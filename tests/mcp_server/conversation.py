@@ -11,17 +11,17 @@ from typing import Any
 
 import trio
 
+from codex_multitool.keeper.outcome import Decision
+from codex_multitool.keeper.output import STDERR, STDOUT, Capture
 from codex_multitool.mcp_server.calls import (
     Asker,
     CommandResult,
     CommandSpec,
-    Decision,
     Question,
     SandboxState,
     ToolError,
 )
 from codex_multitool.mcp_server.conversation import Conversation
-from codex_multitool.keeper.output import STDERR, STDOUT, Capture
 from codex_multitool.mcp_server.server import Server
 from codex_multitool.mcp_server.stdio import Stdio
 from codex_multitool.mcp_server.words import Words
@@ -104,12 +104,17 @@ class Tool:
             case ["kill"]:
                 more = {"exit_code": 128 + signal.SIGTERM, "signal": int(signal.SIGTERM)}
             case ["progress", *lines]:
-                for text in lines:
-                    asker.progress(partial(str, text))
-                    await trio.sleep(1.0)
+                await self._tell(asker, lines)
             case _:
                 raise AssertionError(spec.command)
         return self._result(capture, **more)
+
+    @staticmethod
+    async def _tell(asker: Asker, lines: list[str]) -> None:
+        for line in lines:
+            if asker.progress is not None:
+                asker.progress(partial(str, line))
+            await trio.sleep(1.0)
 
     @staticmethod
     async def _crash_when_cancelled() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from codex_multitool.mcp_server.calls import Answer, CommandResult, Question, ToolError
 from codex_multitool.keeper.output import SIZE
+from codex_multitool.mcp_server.calls import Answer, CommandResult, Question, ToolError
 from tests.end_to_end.processes import marked, running
 from tests.mcp_server.tool import ASKS, FULL_ACCESS, Bench, Tool, accept, until
 

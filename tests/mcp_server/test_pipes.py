@@ -8,10 +8,10 @@ from functools import partial
 
 import trio
 import trio.testing
+from codex_multitool.mcp_server.pipes import Pipes
 
 from codex_multitool.keeper.output import Capture
 from codex_multitool.mcp_server.output_files import OutputFile, OutputFiles
-from codex_multitool.mcp_server.pipes import Pipes
 from tests.executables import ROOT
 
 

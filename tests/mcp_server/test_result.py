@@ -7,9 +7,10 @@ import jsonschema  # type: ignore[import-untyped]  # it ships no types
 import msgspec
 import pytest
 
-from codex_multitool.mcp_server.audience import Form, form
-from codex_multitool.mcp_server.calls import CommandResult, Decision
+from codex_multitool.keeper.outcome import Decision
 from codex_multitool.keeper.output import STDERR, STDOUT, Capture
+from codex_multitool.mcp_server.audience import Form, form
+from codex_multitool.mcp_server.calls import CommandResult
 from codex_multitool.mcp_server.result import encode, encode_failure
 from codex_multitool.mcp_server.shell_tool import DEFINITION
 

@@ -1,4 +1,4 @@
-"""The tool `shell` on real launchers, shells and sandboxes, without a protocol around it."""
+"""The tool `shell` on real keepers, shells and sandboxes, without a protocol around it."""
 
 import functools
 import uuid
@@ -14,8 +14,7 @@ import trio
 from codex_multitool.escalation.decide import Judgement
 from codex_multitool.escalation.surroundings import Surroundings
 from codex_multitool.execpolicy.parser import Source, parse
-from codex_multitool.launcher.main import start_zygote
-from codex_multitool.launcher.pool import Pool
+from codex_multitool.keeper import zygote
 from codex_multitool.mcp_server.calls import (
     Answer,
     Asker,
@@ -25,6 +24,7 @@ from codex_multitool.mcp_server.calls import (
     SandboxState,
     ToolError,
 )
+from codex_multitool.mcp_server.keepers import Keepers
 from codex_multitool.mcp_server.output_files import OutputFiles
 from codex_multitool.mcp_server.shell import ShellTool
 from codex_multitool.running.probe import Probe
@@ -95,21 +95,22 @@ def kernel_refusal() -> str | None:
     return Probe().refusal()
 
 
-def with_pool(scenario: Callable[[Pool], Awaitable[T]]) -> T:
-    """Run a scenario that hires launchers; they are gone when it returns."""
-    zygote = start_zygote()
+def with_keepers(settings: Settings, scenario: Callable[[Keepers], Awaitable[T]]) -> T:
+    """Run a scenario that has keepers; they are gone when it returns."""
+    control = zygote.start()
 
     async def session() -> T:
         with trio.fail_after(PATIENCE):
-            async with trio.open_nursery() as listening:
-                result = await scenario(Pool(zygote, listening))
-                listening.cancel_scope.cancel()
+            async with trio.open_nursery() as keeping:
+                with closing(Keepers(control, settings, keeping)) as keepers:
+                    result = await scenario(keepers)
+                keeping.cancel_scope.cancel()
         return result
 
     try:
         return trio.run(session)
     finally:
-        zygote.close()
+        control.close()
 
 
 @dataclass
@@ -128,7 +129,7 @@ class Tool:
         policy: SandboxPolicy | None = None,
         cwd: Path | None = None,
         ask: Ask = refuse_to_be_asked,
-        progress: Callable[[Callable[[], str]], None] = lambda _: None,
+        progress: Callable[[Callable[[], str]], None] | None = None,
         **arguments: Any,
     ) -> CommandResult:
         """Call it; without a policy as before any state update."""
@@ -173,17 +174,17 @@ class Bench:
     def run(self, scenario: Callable[[Tool], Awaitable[T]]) -> T:
         """Run a scenario; whatever its calls left running ends with it."""
 
-        async def session(pool: Pool) -> T:
+        settings = self.settings()
+
+        async def session(keepers: Keepers) -> T:
             async with trio.open_nursery() as nursery:
-                with (
-                    closing(OutputFiles({"XDG_CACHE_HOME": str(self.folder / "cache")})) as files,
-                    closing(ShellTool(self.settings(), pool, nursery, files)) as tool,
-                ):
+                with closing(OutputFiles({"XDG_CACHE_HOME": str(self.folder / "cache")})) as files:
+                    tool = ShellTool(settings, keepers, nursery, files)
                     result = await scenario(Tool(tool, self.workdir, self.mark, nursery))
                 nursery.cancel_scope.cancel()
             return result
 
-        return with_pool(session)
+        return with_keepers(settings, session)
 
     def call(self, command: str, **more: Any) -> CommandResult:
         """One call on its own."""
