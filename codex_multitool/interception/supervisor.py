@@ -115,12 +115,16 @@ class Supervisor:
         self._children.see_buried()
 
     def _notified(self, notification: Notification) -> None:
-        if self._started:
-            try:
+        try:
+            if self._started:
                 self._read(notification)
-            except (KernelError, OSError) as error:
-                self._lost(self._holding(notification), notification, error)
-        elif self._first(notification):
+            else:
+                self._begin(notification)
+        except (KernelError, OSError) as error:
+            self._lost(self._holding(notification), notification, error)
+
+    def _begin(self, notification: Notification) -> None:
+        if self._first(notification):
             self._started = True
             self._listener.resume(notification)
         else:

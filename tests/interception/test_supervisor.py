@@ -152,6 +152,20 @@ def test_nothing_that_was_refused_has_run(tmp_path: Path) -> None:
         assert not proof.exists()
 
 
+def test_who_cannot_tell_whether_it_is_the_first_costs_one_exec() -> None:
+    told = iter([OSError(EIO, "told so"), None])
+
+    def first(_: Notification) -> bool:
+        if (error := next(told)) is not None:
+            raise error
+        return True
+
+    path = {"PATH": "/bin:/usr/bin"}
+    with Judging(["sh", "-c", "echo on"], first=first, env=path) as judging:
+        assert judging.run() == (0, "on\n")
+        assert ["told so" in verdict.reason for verdict in judging.recorded] == [True]
+
+
 def test_what_is_held_at_the_end_is_answered_and_the_next_command_has_its_own(
     tmp_path: Path,
 ) -> None:
