@@ -96,7 +96,8 @@ class Shell:
                 text = f"{what}{os.strerror(number)}"
                 self.failure = NotStartedError(f"execve: {text}" if name else text, number)
                 self._end(0)
-            case (words.STARTED, pid, _) if not self.pid and parent(pid) == self._spawner.pid:
+            # Of one that has ended by now, only its end is left to be told.
+            case (words.STARTED, pid, _) if not self.pid and parent(pid) in (0, self._spawner.pid):
                 self._begin(pid)
             case _:
                 self.lose()
