@@ -212,7 +212,7 @@ class Server:
     async def _call(
         self, request: Request, call: _Call, scope: trio.CancelScope, nursery: trio.Nursery
     ) -> None:
-        found: Object | Exception = {}
+        found: Object | bytes | Exception = {}
         try:
             with scope:
                 await trio.lowlevel.checkpoint_if_cancelled()
@@ -231,13 +231,13 @@ class Server:
         else:
             self._send(self._encoded(request, found))
 
-    def _encoded(self, request: Request, value: Object) -> bytes:
+    def _encoded(self, request: Request, value: Object | bytes) -> bytes:
         try:
             return self._session.result(request.id, value)
         except Exception as error:  # noqa: BLE001 - as in _answer
             return self._failure(request, error)
 
-    async def _called(self, call: _Call, nursery: trio.Nursery) -> Object:
+    async def _called(self, call: _Call, nursery: trio.Nursery) -> Object | bytes:
         progress = None if call.token is None else Progress(call.token, self._send)
         try:
             found = await self._ran(call, progress, nursery)
