@@ -9,7 +9,6 @@ import errno
 import os
 import time
 from collections import deque
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -248,7 +247,7 @@ class Supervisor:
         if leaves_untrusted(request, verdict):
             assert snapshot.program is not None, "what is judged has a program"
             try:
-                snapshot = replace(snapshot, program=sealed(snapshot.program))
+                snapshot = snapshot._replace(program=sealed(snapshot.program))
             except OSError as error:
                 verdict = unfixed(request, error)
         program = snapshot.program
@@ -266,7 +265,7 @@ class Supervisor:
             case Deny(reason=reason):
                 self._deny(notification, snapshot, reason)
             case Escalate():
-                called = replace(snapshot, argv=settled.called(snapshot.argv))
+                called = snapshot._replace(argv=settled.called(snapshot.argv))
                 await self._escalate(notification, called)
 
     def _resume(
