@@ -1,6 +1,7 @@
 """What is said to the client: JSON-RPC 2.0 messages, and MCP's names and codes — pure."""
 
 import json
+import re
 from typing import Any, TypeGuard
 
 # JSON-RPC 2.0, section 5.1
@@ -94,6 +95,11 @@ def named(value: object) -> str:
             return "an array"
         case _:
             return "an object"
+
+
+def printable(text: str) -> str:
+    """Text that JSON can carry: what was no UTF-8 in a path or an argument is replaced."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 def encoded(value: object) -> bytes:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import msgspec
 
 from codex_multitool.mcp_server.audience import Form
-from codex_multitool.mcp_server.calls import CommandResult, Decision, printable
-from codex_multitool.mcp_server.messages import Object
+from codex_multitool.mcp_server.calls import CommandResult, Decision
+from codex_multitool.mcp_server.messages import Object, printable
 from codex_multitool.running import quoting
 
 _DENIED = "Execution denied: {}\n"  # what a program that is denied says on its standard error

@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 import trio
 
-from codex_multitool.mcp_server import audience, messages, result, shell_tool
+from codex_multitool.mcp_server import arguments, audience, messages, result, shell_tool
 from codex_multitool.mcp_server.audience import Form
 from codex_multitool.mcp_server.calls import (
     Asker,
     CommandResult,
     CommandSpec,
     Run,
-    SandboxState,
     ToolError,
 )
 from codex_multitool.mcp_server.conversation import NAME, Conversation
@@ -33,6 +32,7 @@ from codex_multitool.mcp_server.session import (
     Request,
     Response,
 )
+from codex_multitool.mcp_server.state import SandboxState
 from codex_multitool.mcp_server.stdio import Answers
 
 log = logging.getLogger(__name__)
@@ -254,8 +254,8 @@ class Server:
             text = f"unknown tool: {what}; the only one is `{shell_tool.NAME}`"
             raise RequestError(messages.INVALID_PARAMS, text)
         try:
-            return shell_tool.parse_arguments(_member(params, "arguments"))
-        except shell_tool.ArgumentError as error:
+            return arguments.parse_arguments(_member(params, "arguments"))
+        except arguments.ArgumentError as error:
             text = f"failed to deserialize parameters: {error}"
             if self._session.version < messages.NEWEST:
                 raise RequestError(messages.INVALID_PARAMS, text) from None

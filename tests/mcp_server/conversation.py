@@ -17,12 +17,12 @@ from codex_multitool.mcp_server.calls import (
     CommandSpec,
     Decision,
     Question,
-    SandboxState,
     ToolError,
 )
 from codex_multitool.mcp_server.conversation import Conversation
 from codex_multitool.mcp_server.output import STDERR, STDOUT, Capture
 from codex_multitool.mcp_server.server import Server
+from codex_multitool.mcp_server.state import SandboxState
 from codex_multitool.mcp_server.stdio import Stdio
 from codex_multitool.mcp_server.words import Words
 
