@@ -9,7 +9,7 @@ from typing import Any
 
 from codex_multitool import json_text
 from codex_multitool.escalation import requests, wire
-from codex_multitool.mcp_server import elicitation, messages, result, sandbox_state, shell_tool
+from codex_multitool.mcp_server import arguments, elicitation, messages, result, sandbox_state
 from codex_multitool.mcp_server.calls import ToolError
 from codex_multitool.mcp_server.session import Event, Invalid, Notification, Request, Session
 from codex_multitool.sandbox import policy
@@ -91,10 +91,10 @@ def tool(data: bytes) -> None:
 def _arguments(value: object) -> None:
     if isinstance(value, dict):
         try:
-            spec = shell_tool.parse_arguments(value)
+            spec = arguments.parse_arguments(value)
             assert "\0" not in spec.command + spec.workdir
             assert spec.timeout_ms >= 0
-        except (shell_tool.ArgumentError, ToolError) as error:
+        except (arguments.ArgumentError, ToolError) as error:
             _one_line(messages.result(1, result.encode_failure(str(error))))
         elicitation.possible(value)
     try:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from functools import cached_property
 
 from codex_multitool.config.errors import ConfigError
-from codex_multitool.config.toml_places import Path, Place, line_and_column, places
+from codex_multitool.config.toml_places import Path, Place, line_and_column, places, toml
 
 # tomllib says where only in its message; CPython has attributes for it from 3.14 on.
 _LOCATED = r"(?s)(.*) \(at (?:line (\d+), column (\d+)|end of document)\)"
@@ -59,19 +58,17 @@ def file_document(name: str, folder: str, text: str) -> Document:
     """The document of a file; raises ConfigError."""
     text = text.replace("\r\n", "\n")
     try:
-        return Document(name, folder, tomllib.loads(text), text)
-    except tomllib.TOMLDecodeError as error:
-        raise _malformed(name, text, error) from None
+        return Document(name, folder, toml(text), text)
     except RecursionError:
         raise ConfigError("nested too deeply", _MEND, where=name) from None
-    except ValueError as error:  # CPython reads no integer of more than 4300 digits
-        raise ConfigError(str(error), _MEND, where=name) from None
+    except ValueError as error:
+        raise _malformed(name, text, str(error)) from None
 
 
-def _malformed(name: str, text: str, error: tomllib.TOMLDecodeError) -> ConfigError:
-    found = re.fullmatch(_LOCATED, str(error))
-    if found is None:
-        return ConfigError(f"not TOML: {error}", _MEND, where=name)
+def _malformed(name: str, text: str, error: str) -> ConfigError:
+    found = re.fullmatch(_LOCATED, error)
+    if found is None:  # CPython reads no integer of more than 4300 digits
+        return ConfigError(error, _MEND, where=name)
     what, line, column = found.groups()
     if line is None:
         line, column = line_and_column(text, len(text))
@@ -98,7 +95,7 @@ def override_document(stated: str, folder: str) -> Document:
 def _keys(text: str) -> list[str]:
     """The parts of a dotted key; a part that TOML wants quoted may be bare all the same."""
     try:
-        found: object = tomllib.loads(f"{text} = 0")
+        found: object = toml(f"{text} = 0")
     except ValueError:
         return [part.strip() for part in text.split(".")]
     keys = []
@@ -110,7 +107,7 @@ def _keys(text: str) -> list[str]:
 
 def _value(text: str) -> object:
     try:
-        found = tomllib.loads(f"value = {text}")
+        found = toml(f"value = {text}")
     except (ValueError, RecursionError):
         return text.strip("\"'")
     return found["value"] if len(found) == 1 else text

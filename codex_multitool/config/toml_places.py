@@ -7,9 +7,8 @@ nothing and only has to know where one thing ends and the next begins.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Path = tuple[str | int, ...]  # keys, and indices of array elements
 
@@ -27,6 +26,13 @@ _STRING = (
 )
 # A date and its time may be a blank apart: TOML 1.0, offset date-time.
 _SCALAR = r"\d{4}-\d\d-\d\d \d\d:[^\s,\]}#]*|[^\s,\]}#]+"
+
+
+def toml(text: str) -> dict[str, Any]:
+    """The values of a text. Raises ValueError, or RecursionError."""
+    import tomllib  # half of what the room takes to load, where many a user has no file
+
+    return tomllib.loads(text)
 
 
 class Place(NamedTuple):
@@ -150,5 +156,5 @@ class _Walk:
 
 def _decoded(key: str) -> str:
     if key.startswith('"'):
-        return str(tomllib.loads(f"key = {key}")["key"])
+        return str(toml(f"key = {key}")["key"])
     return key[1:-1] if key.startswith("'") else key

@@ -11,8 +11,7 @@ its outcome. One thread drives them all, see `hold`. Closing one early kills.
 import enum
 import os
 from collections.abc import Generator
-from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from codex_multitool.interception.hold import Ended, Hold, Refused, Stop, Stopped, seize
 from codex_multitool.interception.listener import Listener, Notification
@@ -39,8 +38,7 @@ class Resumed(enum.Enum):
     GONE = "the caller died, or was interrupted and may ask again"
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(NamedTuple):
     """The program judged. argv: as the new program will find it.
 
     unseen: the file may be executed but not read, so its process does not show which it runs.
@@ -53,12 +51,11 @@ class Expected:
     argv: tuple[str, ...]
     unseen: bool = False
     path: bytes | None = None
-    command_line: bytes = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        """Arguments have no NUL inside, so their joined form, as in /proc, says it all."""
-        words = os.fsencode("\0".join(self.argv)) + b"\0" if self.argv else b""
-        object.__setattr__(self, "command_line", words)
+    @property
+    def command_line(self) -> bytes:
+        """The arguments as in /proc. They have no NUL inside, so joined by it they say all."""
+        return os.fsencode("\0".join(self.argv)) + b"\0" if self.argv else b""
 
 
 def resume_checked(

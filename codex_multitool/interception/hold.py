@@ -12,7 +12,7 @@ import enum
 import os
 import signal
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from codex_multitool.interception.kernel import (
     PTRACE_CONT,
@@ -43,21 +43,18 @@ class Stop(enum.Enum):
     SIGNAL = "a signal is about to be delivered"
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
+class Stopped(NamedTuple):
     """The held thread is stopped. signal: the one to be delivered, 0 if none."""
 
     stop: Stop
     signal: int = 0
 
 
-@dataclass(frozen=True, slots=True)
 class Ended:
     """The held thread is no more, by whatever death."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """It may not be held (errno): traced already, Yama, another user's, or dead."""
 
     errno: int

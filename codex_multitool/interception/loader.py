@@ -1,7 +1,7 @@
 """What the ELF loader is told to load when it is run as a program, ld.so(8) — pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # glibc 2.26 to 2.41 and musl; every one of them takes one word.
 _WITH_WORD = frozenset(
@@ -20,8 +20,7 @@ _ALONE = frozenset({"--list", "--verify", "--inhibit-cache"})
 _ANSWERS = frozenset({"--help", "--version", "--list-diagnostics", "--list-tunables"})
 
 
-@dataclass(frozen=True, slots=True)
-class Loading:
+class Loading(NamedTuple):
     """argv: of the program loaded, its name as given to the loader first.
 
     preload: whether further objects of the caller's choice are loaded into it. library_path: where

@@ -6,8 +6,8 @@ import enum
 import os
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from stat import S_ISREG
+from typing import NamedTuple
 
 HEAD_SIZE = 256  # BINPRM_BUF_SIZE, include/uapi/linux/binfmts.h
 
@@ -41,8 +41,7 @@ Known = Mapping[tuple[Identity, str], tuple[Kind, Interpreter | None]]
 NOTHING_KNOWN: Known = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(NamedTuple):
     """An opened program; close `fd` once.
 
     asked: the name it was reached by. path: its canonical path in our own view, None if no path

@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-from dataclasses import replace
 from errno import EFBIG, EINVAL
 
 from codex_multitool.interception.program import Program, identity
@@ -50,4 +49,4 @@ def sealed(program: Program) -> Program:
     finally:
         os.close(source)
     os.close(program.fd)
-    return replace(program, fd=copy, identity=identity(os.fstat(copy)))
+    return program._replace(fd=copy, identity=identity(os.fstat(copy)))

@@ -8,7 +8,7 @@ execs do not wait for it.
 import errno
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from codex_multitool.escalation.context import Context, Settled, Verdict, conclude, settle
@@ -254,7 +254,7 @@ class Supervisor:
         if leaves_untrusted(request, verdict):
             assert snapshot.program is not None, "what is judged has a program"
             try:
-                snapshot = replace(snapshot, program=sealed(snapshot.program))
+                snapshot = snapshot._replace(program=sealed(snapshot.program))
                 held.snapshot = snapshot
             except OSError as error:
                 verdict = unfixed(request, error)
@@ -273,7 +273,7 @@ class Supervisor:
             case Deny(reason=reason):
                 self._deny(held, snapshot, reason)
             case Escalate():
-                called = replace(snapshot, argv=settled.called(snapshot.argv))
+                called = snapshot._replace(argv=settled.called(snapshot.argv))
                 yield from escalate(
                     self._context,
                     self._listener,

@@ -8,8 +8,8 @@ cannot be excluded, so every CONTINUE needs the check of `exec_stop`.
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from errno import EACCES, EFAULT, EINVAL, ELOOP, ENOENT, ENOEXEC
+from typing import NamedTuple
 
 from codex_multitool.interception import loader
 from codex_multitool.interception.architecture import Architecture
@@ -30,20 +30,17 @@ _MOST_INTERPRETERS = 5  # exec_binprm, fs/exec.c
 _MOST_CANDIDATES = 32  # where a loader looks for one program
 
 
-@dataclass(frozen=True, slots=True)
 class Gone:
     """The caller died, or was interrupted, before all was read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(NamedTuple):
     """The caller may not be looked at (errno of the refusal): nothing about this exec is known."""
 
     errno: int
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(NamedTuple):
     """What the ELF loader was asked to load. program: None if it was not found."""
 
     program: Program | None
@@ -51,8 +48,7 @@ class Loaded:
     preload: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ExecSnapshot:
+class ExecSnapshot(NamedTuple):
     """One exec as its caller asked for it; owns descriptors until `close`.
 
     tid is the blocked thread of process tgid. file: the name as given. directory:
@@ -112,8 +108,7 @@ class ExecSnapshot:
         return Expected(program.identity[0], program.identity[1], self.argv_executed(), unseen)
 
 
-@dataclass(frozen=True, slots=True)
-class Repeated:
+class Repeated(NamedTuple):
     """An execve(2) of process tgid that somebody knows, and what will run; nothing is open."""
 
     tgid: int

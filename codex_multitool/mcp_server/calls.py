@@ -5,13 +5,12 @@ A tool is an async function `run(spec, state, asker) -> CommandResult`. It is ca
 what it started before it lets `Cancelled` through. Any exception but ToolError is a defect.
 """
 
-import re
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from codex_multitool.keeper.outcome import Decision
 from codex_multitool.keeper.output import SIZE, Output
-from codex_multitool.sandbox.policy import SandboxPolicy
+from codex_multitool.mcp_server.state import SandboxState
 
 
 class ToolError(Exception):
@@ -25,13 +24,6 @@ class CommandSpec(NamedTuple):
     workdir: str
     timeout_ms: int
     login: bool
-
-
-class SandboxState(NamedTuple):
-    """What the client wants commands confined to. cwd: base of the writable directories."""
-
-    policy: SandboxPolicy
-    cwd: str
 
 
 class Question(NamedTuple):
@@ -97,8 +89,3 @@ class Asker(NamedTuple):
 
 
 Run = Callable[[CommandSpec, SandboxState | None, Asker], Awaitable[CommandResult]]
-
-
-def printable(text: str) -> str:
-    """Text that JSON can carry: what was no UTF-8 in a path or an argument is replaced."""
-    return re.sub("[\ud800-\udfff]", "\ufffd", text)

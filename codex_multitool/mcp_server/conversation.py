@@ -5,9 +5,9 @@ It knows no loop and waits for nothing, so it can answer before there is a serve
 
 from codex_multitool import __version__
 from codex_multitool.mcp_server import messages, shell_tool
-from codex_multitool.mcp_server.calls import SandboxState
 from codex_multitool.mcp_server.messages import Object
 from codex_multitool.mcp_server.session import Request, Session
+from codex_multitool.mcp_server.state import SandboxState
 from codex_multitool.mcp_server.words import Words
 
 NAME = "codex-exec-mcp-server"

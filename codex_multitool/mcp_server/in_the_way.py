@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from errno import EACCES, EPERM, EROFS
 
-from codex_multitool.mcp_server.calls import printable
+from codex_multitool.mcp_server.messages import printable
 from codex_multitool.sandbox.policy import READ_ONLY, WORKSPACE_WRITE
 
 _REASONS = "|".join(re.escape(os.strerror(it)) for it in (EACCES, EPERM, EROFS))

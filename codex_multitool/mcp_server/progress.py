@@ -5,8 +5,7 @@ from collections.abc import Callable
 import trio
 
 from codex_multitool.mcp_server import messages
-from codex_multitool.mcp_server.calls import printable
-from codex_multitool.mcp_server.messages import RequestId
+from codex_multitool.mcp_server.messages import RequestId, printable
 
 _INTERVAL = 1.0  # seconds between two notifications, at least
 # Clients give up on a silent call after 30 to 120 seconds, unless it shows that it lives.

@@ -6,8 +6,8 @@ import msgspec
 
 from codex_multitool.keeper.outcome import Decision
 from codex_multitool.mcp_server.audience import Form
-from codex_multitool.mcp_server.calls import CommandResult, printable
-from codex_multitool.mcp_server.messages import Object
+from codex_multitool.mcp_server.calls import CommandResult
+from codex_multitool.mcp_server.messages import Object, printable
 from codex_multitool.running import quoting
 
 _DENIED = "Execution denied: {}\n"  # what a program that is denied says on its standard error
@@ -16,13 +16,13 @@ _MAX_COMMAND = 200  # characters of one, in words
 _MAX_TOLD = 20  # decisions told in words
 
 
-def encode(result: CommandResult, signal: str | None, form: Form) -> Object:
-    """The result of tools/call. signal: the name of result.signal."""
+def encode(result: CommandResult, signal: str | None, form: Form) -> bytes:
+    """The result of tools/call, as JSON. signal: the name of result.signal."""
     text = _json(result, signal) if form.json else _words(result, signal)
     answer: Object = {"content": [{"type": "text", "text": text}], "isError": False}
     if form.structured:
         answer["structuredContent"] = _structured(result, signal)
-    return answer
+    return msgspec.json.encode(answer)
 
 
 def encode_failure(text: str) -> Object:

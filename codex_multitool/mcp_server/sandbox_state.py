@@ -3,9 +3,9 @@
 import os
 from os.path import isabs, join
 
-from codex_multitool.mcp_server.calls import SandboxState
 from codex_multitool.mcp_server.messages import named
 from codex_multitool.mcp_server.permission_profile import policy_of
+from codex_multitool.mcp_server.state import SandboxState
 from codex_multitool.sandbox.policy import PolicyError, from_object
 from codex_multitool.spelling import nearest
 

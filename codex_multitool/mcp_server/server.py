@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 import trio
 
-from codex_multitool.mcp_server import audience, messages, result, shell_tool
+from codex_multitool.mcp_server import arguments, audience, messages, result, shell_tool
 from codex_multitool.mcp_server.audience import Form
 from codex_multitool.mcp_server.calls import (
     Asker,
     CommandResult,
     CommandSpec,
     Run,
-    SandboxState,
     ToolError,
 )
 from codex_multitool.mcp_server.conversation import NAME, Conversation
@@ -33,6 +32,7 @@ from codex_multitool.mcp_server.session import (
     Request,
     Response,
 )
+from codex_multitool.mcp_server.state import SandboxState
 from codex_multitool.mcp_server.stdio import Answers
 
 log = logging.getLogger(__name__)
@@ -213,7 +213,7 @@ class Server:
     async def _call(
         self, request: Request, call: _Call, scope: trio.CancelScope, nursery: trio.Nursery
     ) -> None:
-        found: Object | Exception = {}
+        found: Object | bytes | Exception = {}
         try:
             with scope:
                 await trio.lowlevel.checkpoint_if_cancelled()
@@ -232,13 +232,13 @@ class Server:
         else:
             self._send(self._encoded(request, found))
 
-    def _encoded(self, request: Request, value: Object) -> bytes:
+    def _encoded(self, request: Request, value: Object | bytes) -> bytes:
         try:
             return self._session.result(request.id, value)
         except Exception as error:  # noqa: BLE001 - as in _answer
             return self._failure(request, error)
 
-    async def _called(self, call: _Call, nursery: trio.Nursery) -> Object:
+    async def _called(self, call: _Call, nursery: trio.Nursery) -> Object | bytes:
         progress = None if call.token is None else Progress(call.token, self._send)
         try:
             found = await self._ran(call, progress, nursery)
@@ -255,8 +255,8 @@ class Server:
             text = f"unknown tool: {what}; the only one is `{shell_tool.NAME}`"
             raise RequestError(messages.INVALID_PARAMS, text)
         try:
-            return shell_tool.parse_arguments(_member(params, "arguments"))
-        except shell_tool.ArgumentError as error:
+            return arguments.parse_arguments(_member(params, "arguments"))
+        except arguments.ArgumentError as error:
             text = f"failed to deserialize parameters: {error}"
             if self._session.version < messages.NEWEST:
                 raise RequestError(messages.INVALID_PARAMS, text) from None

@@ -9,8 +9,8 @@ from codex_multitool import roles
 from codex_multitool.config.configuration import Limits
 from codex_multitool.config.errors import ConfigError
 from codex_multitool.execpolicy.rules import Policy
-from codex_multitool.mcp_server.calls import SandboxState
 from codex_multitool.mcp_server.options import Options
+from codex_multitool.mcp_server.state import SandboxState
 from codex_multitool.running import shells
 from codex_multitool.running.choice import Choice, Interception, StartError, choose, load_rules
 from codex_multitool.running.configured import Environments, configured, configured_shell, workspace

@@ -8,7 +8,7 @@ from contextlib import closing
 import trio
 
 from codex_multitool.escalation.decide import Judgement
-from codex_multitool.mcp_server.calls import Asker, CommandResult, CommandSpec, Run, SandboxState
+from codex_multitool.mcp_server.calls import Asker, CommandResult, CommandSpec, Run
 from codex_multitool.mcp_server.keepers import Keepers
 from codex_multitool.mcp_server.opening import ENDING, Opening
 from codex_multitool.mcp_server.output_files import OutputFiles
@@ -16,6 +16,7 @@ from codex_multitool.mcp_server.own_files import files_of
 from codex_multitool.mcp_server.server import Server
 from codex_multitool.mcp_server.service import Service
 from codex_multitool.mcp_server.shell import ShellTool
+from codex_multitool.mcp_server.state import SandboxState
 from codex_multitool.mcp_server.stdio import Stdio
 from codex_multitool.running.settings import Settings, settings
 

@@ -6,9 +6,8 @@ How the bytes are cut into pieces makes no difference.
 """
 
 import json
+import math
 from typing import Any, NamedTuple
-
-import msgspec
 
 from codex_multitool.mcp_server import messages
 from codex_multitool.mcp_server.messages import BATCHES, NEWEST, Object, RequestId, is_id, named
@@ -16,6 +15,7 @@ from codex_multitool.mcp_server.messages import BATCHES, NEWEST, Object, Request
 # A command is at most 128 KiB (execve(2), MAX_ARG_STRLEN), a state lists paths: this is ample, and
 # decoded it may take twenty times as much.
 MAX_LINE = 4 * 1024 * 1024
+_SHOWN = 40  # characters of a number
 _MAX_BATCH = 64  # messages of a batch; more are refused, each
 _BEFORE_INITIALIZE = frozenset({messages.INITIALIZE, messages.PING})
 
@@ -89,8 +89,8 @@ class Session:
         self._take(rest, events)
         return events
 
-    def result(self, number: RequestId, value: Object) -> bytes:
-        """The answer to a request of the client."""
+    def result(self, number: RequestId, value: Object | bytes) -> bytes:
+        """The answer to a request of the client. value: may be JSON already."""
         return self._answered(number, messages.result(number, value))
 
     def error(self, number: RequestId, code: int, text: str, data: Any = None) -> bytes:
@@ -250,19 +250,35 @@ class Session:
 def _decoded(line: bytes) -> tuple[Any, str]:
     """The JSON value of a line, and why it is of no use, if so; ValueError where it is none."""
     try:
-        return msgspec.json.decode(line), ""
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        problem = str(error)
-    # Half of a surrogate pair is JSON (RFC 8259, section 8.2) and no text; a model that cuts an
-    # emoji in two sends it. Whoever does waits for an answer as any other.
-    try:
-        return json.loads(line.decode(), parse_constant=_refuse), problem
-    except (ValueError, RecursionError):
-        raise ValueError(problem) from None
+        text = line.decode()
+        try:
+            message = _DECODER.decode(text)
+        except OverflowError as error:
+            return _LENIENT.decode(text), str(error)
+        # Half of a surrogate pair is JSON (RFC 8259, section 8.2) and no text; a model that cuts an
+        # emoji in two sends it. Whoever does waits for an answer as any other.
+        if "\\u" in text:
+            messages.encoded(message)
+    except UnicodeEncodeError:
+        return message, "half of a surrogate pair is no character"
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return message, ""
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise OverflowError(f"{text[:_SHOWN]} is too large a number")
+    return number
 
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
+_LENIENT = json.JSONDecoder(parse_constant=_refuse)
 
 
 def _response(message: Object) -> list[Event]:

@@ -14,7 +14,6 @@ from codex_multitool.mcp_server.calls import (
     Asker,
     CommandResult,
     CommandSpec,
-    SandboxState,
     ToolError,
 )
 from codex_multitool.mcp_server.command import Command
@@ -22,6 +21,7 @@ from codex_multitool.mcp_server.guarding import Guarding
 from codex_multitool.mcp_server.in_the_way import in_the_way, worth_a_look
 from codex_multitool.mcp_server.keepers import KeeperError, Keepers
 from codex_multitool.mcp_server.output_files import OutputFile, OutputFiles
+from codex_multitool.mcp_server.state import SandboxState
 from codex_multitool.running.own_files import OwnFiles
 from codex_multitool.running.settings import Settings
 from codex_multitool.sandbox.policy import SandboxPolicy, writable_roots

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from codex_multitool.mcp_server.calls import SandboxState, printable
+from codex_multitool.mcp_server.messages import printable
 from codex_multitool.mcp_server.shell_tool import DEFAULT_TIMEOUT_MS
+from codex_multitool.mcp_server.state import SandboxState
 from codex_multitool.sandbox.policy import DANGER_FULL_ACCESS, EXTERNAL_SANDBOX
 
 _PURPOSE = "This server provides a tool to execute shell commands and return their output."

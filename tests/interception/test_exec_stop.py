@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,7 @@ SECONDS = 25
 
 def _by_path(snapshot: ExecSnapshot) -> Decision:
     """As a precedent has it."""
-    return Run(replace(expected(snapshot), path=os.fsencode(snapshot.file)))
+    return Run(expected(snapshot)._replace(path=os.fsencode(snapshot.file)))
 
 
 def _flip(programs: Path, good: Decide, tries: int) -> tuple[int, int, int, Finished]:
@@ -159,7 +158,7 @@ def test_what_the_stack_does_not_show_is_known_by_identity(
         seen.append(snapshot)
         if len(seen) == 1:
             return Plain()
-        return Run(replace(expected(snapshot), path=os.path.realpath("/bin/true").encode()))
+        return Run(expected(snapshot)._replace(path=os.path.realpath("/bin/true").encode()))
 
     command = [sys.executable, "-IS", "-c", f"import os; {call}"]
     finished = supervise(command, decide, cwd=tmp_path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +114,7 @@ def _kept(
     asked = ExecRequest(names, snapshot.argv, snapshot.cwd, (), untrusted)
     precedents.learn(facts_of(snapshot), snapshot, asked, Run())
     known = precedents.knows(snapshot.file, snapshot.argv)
-    assert known in (None, replace(expected(snapshot), path=os.fsencode(snapshot.file)))
+    assert known in (None, expected(snapshot)._replace(path=os.fsencode(snapshot.file)))
     assert precedents.knows(snapshot.file, (*snapshot.argv, "more")) is None
     return known is not None
 
@@ -132,9 +131,9 @@ def test_a_plain_program_is_known_by_path_and_arguments(tmp_path: Path) -> None:
     assert not _kept(plain, untrusted="it can be written")
     assert not _kept(plain, programs=("/usr/bin/true",))
     assert plain.program is not None
-    unreadable = replace(plain.program, kind=Kind.UNREADABLE)
-    assert not _kept(replace(plain, program=unreadable))
-    assert not _kept(replace(plain, flags=AT_SYMLINK_NOFOLLOW))
+    unreadable = plain.program._replace(kind=Kind.UNREADABLE)
+    assert not _kept(plain._replace(program=unreadable))
+    assert not _kept(plain._replace(flags=AT_SYMLINK_NOFOLLOW))
     assert not _kept(by_folder)
     assert not _kept(script)
 

@@ -18,11 +18,11 @@ from codex_multitool.mcp_server.calls import (
     CommandResult,
     CommandSpec,
     Question,
-    SandboxState,
     ToolError,
 )
 from codex_multitool.mcp_server.conversation import Conversation
 from codex_multitool.mcp_server.server import Server
+from codex_multitool.mcp_server.state import SandboxState
 from codex_multitool.mcp_server.stdio import Stdio
 from codex_multitool.mcp_server.words import Words
 

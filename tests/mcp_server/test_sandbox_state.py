@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from codex_multitool.mcp_server.calls import SandboxState
 from codex_multitool.mcp_server.sandbox_state import StateError, parse_state
+from codex_multitool.mcp_server.state import SandboxState
 from codex_multitool.sandbox.policy import SandboxPolicy
 
 READ_ONLY = {"type": "read-only"}

@@ -9,8 +9,8 @@ import jsonschema  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
 from codex_multitool import __version__
-from codex_multitool.mcp_server.calls import SandboxState
 from codex_multitool.mcp_server.shell_tool import DEFINITION
+from codex_multitool.mcp_server.state import SandboxState
 from codex_multitool.mcp_server.words import Words
 from codex_multitool.sandbox.policy import SandboxPolicy
 from tests.mcp_server.conversation import Client, Json, error, pipes, run, sockets, text

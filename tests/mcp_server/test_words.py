@@ -2,7 +2,7 @@
 
 import pytest
 
-from codex_multitool.mcp_server.calls import SandboxState
+from codex_multitool.mcp_server.state import SandboxState
 from codex_multitool.mcp_server.words import Words
 from codex_multitool.sandbox.policy import SandboxPolicy
 

@@ -21,12 +21,12 @@ from codex_multitool.mcp_server.calls import (
     CommandResult,
     CommandSpec,
     Question,
-    SandboxState,
     ToolError,
 )
 from codex_multitool.mcp_server.keepers import Keepers
 from codex_multitool.mcp_server.output_files import OutputFiles
 from codex_multitool.mcp_server.shell import ShellTool
+from codex_multitool.mcp_server.state import SandboxState
 from codex_multitool.running.probe import Probe
 from codex_multitool.running.settings import Settings
 from codex_multitool.sandbox.policy import SandboxPolicy
