@@ -183,9 +183,10 @@ def seatbelt(
 
 def _limit(limits: Limits) -> None:
     """Take on the limits that commands have; execve(2) keeps them."""
-    from codex_multitool.running.limits import kernel_limits
+    from codex_multitool.running.limits import kernel_limits, process_limit
 
-    for kind, *both in ((resource.RLIMIT_CORE, 0, 0), *kernel_limits(limits)):
+    wanted = (*kernel_limits(limits), *process_limit(limits))
+    for kind, *both in ((resource.RLIMIT_CORE, 0, 0), *wanted):
         most = resource.getrlimit(kind)[1]
         soft, hard = (each if most == resource.RLIM_INFINITY else min(each, most) for each in both)
         resource.setrlimit(kind, (soft, hard))

@@ -139,7 +139,7 @@ def _start_listing(
         process = start(
             Spawn(
                 path=os.fsencode(os.readlink(f"/proc/self/fd/{git}")),
-                argv=(b"git", b"config", b"--list", b"--null"),
+                argv=[b"git", b"config", b"--list", b"--null"],
                 environment={os.fsencode(k): os.fsencode(v) for k, v in environment.items()},
                 workdir=root,
                 descriptors=((output, 1),),

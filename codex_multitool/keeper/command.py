@@ -27,7 +27,7 @@ from codex_multitool.launcher import tree
 from codex_multitool.launcher.spawn import NotStartedError
 from codex_multitool.loop import Running, Task, Timer, Wait, sleep
 from codex_multitool.running.deadline import Deadline
-from codex_multitool.running.limits import ended_by
+from codex_multitool.running.limits import ended_by, process_limit
 from codex_multitool.sandbox.enforce import SandboxError
 
 # A background process may hold the pipes of a shell that has ended, and be named as what it left
@@ -159,7 +159,13 @@ class Command:
     def _ask(self, spawner: Spawner) -> Shell | None:
         """The shell, asked of a spawner; None if that is gone."""
         means, order = self._means, self._order
-        shell = Shell(means.loop, spawner, lambda: self._began(spawner), means.children.tell)
+        shell = Shell(
+            means.loop,
+            spawner,
+            began=lambda: self._began(spawner),
+            reap=means.children.tell,
+            limits=lambda: process_limit(means.settings.limits),
+        )
         ending = Ending(means.loop, means.children, means.processes, shell)
         judging = Judging(means, order, spawner, shell, self._report, self._clock)
         self._shell, self._ending, self._judging = shell, ending, judging

@@ -27,6 +27,7 @@ class Pipes:
         self._readers: list[int] = []
         self._writers: list[int] = []
         self._unended = len(_STREAMS)
+        self._widened = [False, False]
         self.ended = Event()
         # Before anything is written: what is ready when it is registered has lost its turn.
         self._poll = select.epoll()
@@ -44,10 +45,6 @@ class Pipes:
         self._writers.append(writer)
         os.set_blocking(reader, False)
         self._poll.register(reader, select.EPOLLIN)
-        try:
-            fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        except PermissionError:
-            pass  # this user's pipes are full up to the limit: the ordinary size will do
 
     def close(self) -> None:
         """Close what is open of it."""
@@ -101,4 +98,14 @@ class Pipes:
             return None
         if data and self._feed is not None:
             self._feed(stream, data)
+        if len(data) == _CHUNK and not self._widened[stream]:
+            self._widen(stream)
         return len(data)
+
+    def _widen(self, stream: int) -> None:
+        """Much is printed: let it wait less often for us."""
+        self._widened[stream] = True
+        try:
+            fcntl.fcntl(self._readers[stream], fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        except OSError:
+            pass  # this user's pipes are full up to the limit: the ordinary size will do

@@ -5,6 +5,7 @@ spawner says nothing, how. A spawner is in the sandbox's domain, and may be kill
 """
 
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -14,9 +15,10 @@ from codex_multitool.interception.listener import Notification
 from codex_multitool.keeper.spawners import Spawner
 from codex_multitool.launcher import spawner as words
 from codex_multitool.launcher.spawn import NotStartedError
-from codex_multitool.loop import Event, Loop
+from codex_multitool.loop import Event, Loop, Timer
 
 _BEGIN_SECONDS = 10.0  # until a command has been begun
+_DOUBT_SECONDS = 1.0  # until the kernel is asked for its end
 _SILENCE_SECONDS = 0.5  # until a spawner has told of an end that the kernel told
 
 
@@ -24,17 +26,25 @@ class Shell:
     """pid: 0 before it has begun. status: as wait(2) has it, once `ended` is set.
 
     lost: its spawner went before it had begun. failure: why it could not be executed. began:
-    called once. reap: looks which children have ended.
+    called once. reap: looks which children have ended. limits: its own, as prlimit(2) takes them,
+    for when the kernel holds its exec.
     """
 
     def __init__(
-        self, loop: Loop, spawner: Spawner, began: Callable[[], None], reap: Callable[[], None]
+        self,
+        loop: Loop,
+        spawner: Spawner,
+        began: Callable[[], None],
+        reap: Callable[[], None],
+        limits: Callable[[], Sequence[tuple[int, int, int]]],
     ) -> None:
         self._loop = loop
         self._spawner = spawner
         self._began = began
         self._reap = reap
+        self._limits = limits
         self._pidfd = -1
+        self._timer: Timer | None = None
         self._signals: list[int] = []  # that came too soon
         self.pid = 0
         self.status = 0
@@ -46,12 +56,15 @@ class Shell:
         """Have it started. Raises LostError."""
         self._spawner.tell(request, fds)
         self._loop.watch(self._spawner.number, self._heard)
-        self._loop.at(time.monotonic() + _BEGIN_SECONDS, self._is_late)
+        self._set_timer(_BEGIN_SECONDS, self.lose)
 
     def first(self, notification: Notification) -> bool:
         """Whether an exec is the one by which it starts: its spawner's only child does it."""
         if self.pid or not self._spawner.has_only(notification.tid):
             return False
+        # Each command has its own, and its spawner could not lift what it had set for another.
+        for kind, _, most in self._limits():
+            _limit(notification.tid, kind, most)
         self._begin(notification.tid)
         return True
 
@@ -73,16 +86,21 @@ class Shell:
     def close(self) -> None:
         """Follow it no longer."""
         self._unwatch()
-        self._close_pidfd()
+        self._set_timer(0, None)
+        if self._pidfd >= 0:
+            self._loop.forget(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+    def _set_timer(self, seconds: float, call: Callable[[], None] | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if call is None else self._loop.at(time.monotonic() + seconds, call)
 
     def _begin(self, pid: int) -> None:
         self.pid = pid
-        try:
-            self._pidfd = os.pidfd_open(pid)
-        except OSError:
-            self._has_gone()  # it has just ended, or no descriptor is to be had
-        else:
-            self._loop.watch(self._pidfd, self._has_gone)
+        # Most end before anybody needs to doubt that their spawner will say so.
+        self._set_timer(_DOUBT_SECONDS, self._follow)
         self._began()
         for number in self._signals:
             self.signal(number)
@@ -112,17 +130,19 @@ class Shell:
             self.lost = True
             self._end(signal.SIGKILL)
 
-    def _is_late(self) -> None:
-        if not self.pid and not self.ended.is_set:
-            self.lose()
+    def _follow(self) -> None:
+        """From here on the kernel tells of its end, too."""
+        try:
+            self._pidfd = os.pidfd_open(self.pid)
+        except OSError:
+            self._has_gone()  # it has ended, or no descriptor is to be had
+        else:
+            self._loop.watch(self._pidfd, self._has_gone)
 
     def _has_gone(self, _: int = 0) -> None:
-        self._close_pidfd()
-        self._loop.at(time.monotonic() + _SILENCE_SECONDS, self._is_silent)
-
-    def _is_silent(self) -> None:
-        if not self.ended.is_set:
-            self.lose()
+        if self._pidfd >= 0:
+            self._loop.forget(self._pidfd)
+        self._set_timer(_SILENCE_SECONDS, self.lose)
 
     def _end(self, status: int) -> None:
         if not self.ended.is_set:
@@ -133,8 +153,10 @@ class Shell:
     def _unwatch(self) -> None:
         self._loop.forget(self._spawner.number)
 
-    def _close_pidfd(self) -> None:
-        if self._pidfd >= 0:
-            self._loop.forget(self._pidfd)
-            os.close(self._pidfd)
-            self._pidfd = -1
+
+def _limit(pid: int, kind: int, most: int) -> None:
+    """Set both limits of a process; a hard limit is not raised: prlimit(2). Raises OSError."""
+    before = resource.prlimit(pid, kind)[1]
+    if before != resource.RLIM_INFINITY:
+        most = min(most, before)
+    resource.prlimit(pid, kind, (most, most))

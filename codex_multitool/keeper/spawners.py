@@ -18,7 +18,7 @@ from codex_multitool.launcher import spawner
 from codex_multitool.launcher.hardening import Limits
 from codex_multitool.launcher.spawn import NotStartedError
 from codex_multitool.launcher.tree import Children
-from codex_multitool.running.limits import kernel_limits
+from codex_multitool.running.limits import kernel_limits, process_limit
 from codex_multitool.running.settings import Settings
 from codex_multitool.sandbox import enforce
 from codex_multitool.sandbox.status import not_granted
@@ -159,6 +159,9 @@ class Spawners:
         Raises SandboxError when the kernel cannot give it, OSError, NotStartedError.
         """
         limits = kernel_limits(self._settings.limits)
+        if self._settings.wrapper is not None:
+            # Nobody holds the first exec, to set a limit that is this command's own.
+            limits += process_limit(self._settings.limits, lasting=True)
         # A directory removed and made again is another one, and the ruleset holds the old.
         roots = tuple((root, _identity(root)) for root in sandbox.roots)
         key = sandbox.policy, roots, sandbox.mounts, limits

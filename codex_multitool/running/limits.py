@@ -12,6 +12,7 @@ from codex_multitool.interception.architecture import FOREIGN
 
 _LOAD = "/proc/loadavg"
 _LARGEST = (1 << 63) - 1  # of rlim_t, less RLIM_INFINITY
+_STEP = 256  # processes that may come or go before a limit that lasts is another
 _LAST_SECONDS = 2  # from SIGXCPU, which a program may catch, to SIGKILL
 _TOLD_BY = {
     signal.SIGXCPU: ("cpu_seconds", "{} s of CPU time"),
@@ -22,14 +23,11 @@ Kernel = tuple[tuple[int, int, int], ...]
 
 
 def kernel_limits(limits: Limits) -> Kernel:
-    """(kind, soft, hard) for a command that is about to start. Raises OSError without /proc."""
+    """(kind, soft, hard) of every command, but for the number of processes."""
     found = []
     if limits.memory is not None:
         # Not RLIMIT_AS: what is only reserved, as by Java, Go or a sanitizer, takes no memory.
         found.append((resource.RLIMIT_DATA, limits.memory, limits.memory))
-    if limits.processes is not None:
-        most = min(_tasks() + limits.processes, _LARGEST)
-        found.append((resource.RLIMIT_NPROC, most, most))
     if limits.cpu_seconds is not None:
         soft = min(limits.cpu_seconds, _LARGEST - _LAST_SECONDS)
         found.append((resource.RLIMIT_CPU, soft, soft + _LAST_SECONDS))
@@ -38,6 +36,20 @@ def kernel_limits(limits: Limits) -> Kernel:
     if limits.open_files is not None:
         found.append((resource.RLIMIT_NOFILE, limits.open_files, limits.open_files))
     return tuple(found)
+
+
+def process_limit(limits: Limits, *, lasting: bool = False) -> Kernel:
+    """The same of processes, for a command that is about to start: so many more than there are.
+
+    lasting: others will start with it too, soon. Raises OSError without /proc.
+    """
+    if limits.processes is None:
+        return ()
+    tasks = _tasks()
+    if lasting:
+        tasks += -tasks % _STEP
+    most = min(tasks + limits.processes, _LARGEST)
+    return ((resource.RLIMIT_NPROC, most, most),)
 
 
 def _tasks() -> int:

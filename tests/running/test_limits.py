@@ -7,13 +7,13 @@ import signal
 import pytest
 
 from codex_multitool.config.configuration import Limits
-from codex_multitool.running.limits import ended_by, kernel_limits
+from codex_multitool.running.limits import ended_by, kernel_limits, process_limit
 
 NONE = Limits(processes=None)
 
 
 def test_without_limits_nothing_is_asked_of_the_kernel() -> None:
-    assert kernel_limits(NONE) == ()
+    assert kernel_limits(NONE) == process_limit(NONE) == ()
 
 
 def test_each_limit_is_one_of_the_kernels() -> None:
@@ -26,16 +26,24 @@ def test_each_limit_is_one_of_the_kernels() -> None:
 
 
 def test_processes_count_beyond_those_there_are() -> None:
-    ((kind, soft, hard),) = kernel_limits(Limits(processes=10))
+    ((kind, soft, hard),) = process_limit(Limits(processes=10))
     assert kind == resource.RLIMIT_NPROC
     assert soft == hard
     processes = sum(name.isdecimal() for name in os.listdir("/proc"))
     assert soft > 10 + processes // 2  # some may have ended meanwhile
 
 
+def test_a_limit_of_processes_that_lasts_is_the_same_though_some_come_and_go() -> None:
+    ((_, most, _),) = process_limit(Limits(processes=10))
+    ((_, lasting, _),) = process_limit(Limits(processes=10), lasting=True)
+    assert (lasting - 10) % 256 == 0
+    assert most - 64 <= lasting < most + 256 + 64  # others may begin or end meanwhile
+
+
 def test_the_largest_values_fit_the_kernel() -> None:
     largest = (1 << 63) - 1
-    for kind, soft, hard in kernel_limits(Limits(largest, largest, largest, largest, largest)):
+    limits = Limits(largest, largest, largest, largest, largest)
+    for kind, soft, hard in (*kernel_limits(limits), *process_limit(limits)):
         assert soft <= hard <= largest, kind
 
 
