@@ -124,7 +124,7 @@ class Foreground:
             self._record.note(note)
         if self._outcome is not None:
             return self._outcome
-        if self._ended_by and self._refusal is None:
+        if self._ended_by:  # before it had begun
             return Outcome(self._ended_by, timed_out=False, duration_ns=0, output=Output(""))
         raise NotRunError(self._refusal or "the keeper was killed")
 

@@ -62,6 +62,7 @@ class Command:
         self._capture = Capture(order.size or 0, self._whole.feed)
         self._pipes: Pipes | None = None
         self._workdir = -1
+        self._signals: list[int] = []  # before there is a shell
         self._shell: Shell | None = None
         self._ending: Ending | None = None
         self._judging: Judging | None = None
@@ -80,7 +81,9 @@ class Command:
 
     def signal(self, number: int) -> None:
         """Pass a signal on to the shell and its process group."""
-        if self._shell is not None:
+        if self._shell is None:
+            self._signals.append(number)
+        else:
             self._shell.signal(number)
 
     def end(self, *, gently: bool = True) -> None:
@@ -126,6 +129,8 @@ class Command:
         """
         self._open()
         for _ in range(2):
+            if self._timed_out or self._told_to_end:
+                raise NotStartedError("it was ended before it had begun")
             spawner = self._means.spawners.get(self._order.sandbox)
             shell = self._ask(spawner)
             if shell is not None:
@@ -134,8 +139,6 @@ class Command:
                 if not shell.lost:
                     break
             yield from self._cleared()
-            if self._timed_out or self._told_to_end:
-                raise NotStartedError("it was ended before it had begun")
         else:
             raise NotStartedError("the process that starts commands was ended, twice")
         if shell.failure is not None:
@@ -169,6 +172,8 @@ class Command:
         ending = Ending(means.loop, means.children, means.processes, shell)
         judging = Judging(means, order, spawner, shell, self._report, self._clock)
         self._shell, self._ending, self._judging = shell, ending, judging
+        for number in self._signals:
+            shell.signal(number)
         descriptors = [*self._descriptors, *judging.descriptors]
         request = words.request(
             [os.fsencode(word) for word in order.argv],

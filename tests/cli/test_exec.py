@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,22 @@ class TestCommand:
             assert process.stdout.readline() == b"up\n"
             process.send_signal(number)
             assert process.wait(DEADLINE) == 128 + number
+        wait_until(lambda: marked(ground.mark) == [], "no process is left")
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_it_does_so_at_whatever_moment(self, ground: Ground, number: int) -> None:
+        for turn in range(20):
+            with subprocess.Popen(
+                [built() / roles.CLI, "exec", "sleep 1000"],
+                env=ground.environment(),
+                cwd=ground.workspace,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            ) as process:
+                time.sleep(turn * 0.015)
+                process.send_signal(number)
+                _, told = process.communicate(timeout=DEADLINE)
+            assert (process.returncode, told) in ((-number, b""), (128 + number, b""))
         wait_until(lambda: marked(ground.mark) == [], "no process is left")
 
 
