@@ -6,7 +6,7 @@ import signal
 from codex_multitool import roles
 from codex_multitool.launcher.hardening import harden
 from codex_multitool.launcher.main import start_zygote
-from codex_multitool.running import shells
+from codex_multitool.running import rules_engine, shells
 from codex_multitool.running.probe import Probe
 
 
@@ -18,6 +18,7 @@ def main(argv: list[str]) -> int:
     try:
         zygote = start_zygote(harden())
         probe = Probe()
+        engine = rules_engine.begin()
     except OSError as error:
         os.write(2, f"{roles.MCP_SERVER}: no process can be started: {error.strerror}\n".encode())
         return 1
@@ -25,4 +26,4 @@ def main(argv: list[str]) -> int:
     # the option parser alone, with the threads it knows of, adds half a millisecond to each.
     from codex_multitool.mcp_server import starting
 
-    return starting.run(argv[1:], zygote, probe)
+    return starting.run(argv[1:], zygote, probe, engine)
