@@ -10,6 +10,7 @@ from itertools import islice
 from codex_multitool.config import rule_paths
 from codex_multitool.config.errors import ConfigError
 from codex_multitool.config.utf8 import NotUTF8Error, decode
+from codex_multitool.execpolicy.engine_process import Engine
 from codex_multitool.execpolicy.parser import MOST_WARNINGS, Source, parse
 from codex_multitool.execpolicy.rules import Location, Policy, RulesError
 from codex_multitool.spelling import nearest
@@ -78,15 +79,18 @@ def decoded(path: str, content: bytes) -> Source:
         ) from None
 
 
-def load_policy(paths: Iterable[str]) -> Policy:
-    """The policy of all files together; raises ConfigError or RulesError, naming the bad one."""
+def load_policy(paths: Iterable[str], engine: Engine | None = None) -> Policy:
+    """The policy of all files together; raises ConfigError or RulesError, naming the bad one.
+
+    engine: one that was begun for this.
+    """
     sources: list[Source] = []
     for path in paths:
         try:
             sources.append(read_rules(path))
         except OSError as error:
             raise _unreadable(path, error) from error
-    policy = parse(sources)
+    policy = parse(sources, engine=engine)
     told = (*policy.warnings, *islice(rule_paths.warnings(policy), MOST_WARNINGS))
     return policy._replace(warnings=told)
 

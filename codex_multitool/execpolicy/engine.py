@@ -65,8 +65,9 @@ def host_executable(name, paths):
 _IMPORT = 'load("builtins", "prefix_rule", "network_rule", "host_executable")'
 
 _CALLER = re.compile(rf"^  \* {_TEXT}:(\d+), in ", re.MULTILINE)
-_SPAN = re.compile(rf"^ --> {_TEXT}:(\d+):(\d+)$", re.MULTILINE)
-_MESSAGE = re.compile(r"^error: (.*?)(?:\n --> |\Z)", re.MULTILINE | re.DOTALL)
+# Compiled when they are needed: rules are seldom wrong.
+_SPAN = rf"(?m)^ --> {_TEXT}:(\d+):(\d+)$"
+_MESSAGE = r"(?ms)^error: (.*?)(?:\n --> |\Z)"
 
 
 def evaluate(text: str, cancelled: Callable[[], str | None]) -> Evaluation:
@@ -127,10 +128,10 @@ def _failure(diagnostic: str, refusals: list[str]) -> Failure:
 
     A failure inside the builtins has no span in the text; its traceback knows the line.
     """
-    message = _MESSAGE.search(diagnostic)
+    message = re.search(_MESSAGE, diagnostic)
     what = refusals[0] if refusals else message[1] if message else diagnostic.strip()
     what = what.replace(f"{_PRELUDE}.", "")
-    spans = _SPAN.findall(diagnostic)
+    spans = re.findall(_SPAN, diagnostic)
     if spans:
         return Failure(what, int(spans[-1][0]), int(spans[-1][1]))
     callers = _CALLER.findall(diagnostic)

@@ -2,6 +2,7 @@
 
 A few thousand nested brackets overflow the engine's stack, a huge `split` can't be
 cancelled, a refused allocation aborts the process. None of that may end the server.
+The child loads the engine at once, while its parent does what else it has to do.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import select
 import signal
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from typing import NoReturn
 
 from codex_multitool.execpolicy.evaluation import Call, Evaluation, Failure
@@ -24,43 +26,93 @@ _LOADING_SECONDS = 120.0
 _GRACE_SECONDS = 1.0
 
 
-def evaluate_all(texts: Sequence[str], *, seconds: float) -> list[Evaluation]:
+def evaluate_all(
+    texts: Sequence[str], *, seconds: float, engine: Engine | None = None
+) -> list[Evaluation]:
     """Evaluate each text by itself; the list ends with the first that fails.
 
-    texts: encodable as UTF-8. seconds: for all of them together.
+    texts: encodable as UTF-8. seconds: for all of them together. engine: one that was begun for
+    this; it is closed.
     """
-    if not texts:
-        return []
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        _be_child(texts, writer, seconds)
-    os.close(writer)
-    try:
-        lines, expired = _collect(reader, len(texts), seconds + _GRACE_SECONDS)
-    except BaseException:
-        _end(child, kill=True)
-        raise
-    finally:
-        os.close(reader)
-    status = _end(child, kill=expired)
-    evaluations = [_decode(line) for line in lines]
-    failed = bool(evaluations) and evaluations[-1].failure is not None
-    if len(evaluations) < len(texts) and not failed:
-        message = _too_slow(seconds) if expired else _death(status)
-        evaluations.append(Evaluation((), Failure(message)))
-    return evaluations
+    if engine is not None or texts:
+        with closing(engine or Engine()) as begun:
+            return begun.evaluate(texts, seconds=seconds) if texts else []
+    return []
 
 
-def _collect(reader: int, count: int, seconds: float) -> tuple[list[bytes], bool]:
+class Engine:
+    """An engine that is being loaded. To be asked once, and closed.
+
+    To be begun after all processes that are to live on: it ends when nobody is left to ask.
+    """
+
+    def __init__(self) -> None:
+        asked, self._writer = os.pipe()
+        self._reader, writer = os.pipe()
+        self._child = os.fork()
+        if self._child == 0:
+            os.close(self._writer)
+            os.close(self._reader)
+            _be_child(asked, writer)
+        os.close(asked)
+        os.close(writer)
+
+    def evaluate(self, texts: Sequence[str], *, seconds: float) -> list[Evaluation]:
+        """As evaluate_all."""
+        deadline = time.monotonic() + _LOADING_SECONDS
+        _ask(self._writer, json.dumps([seconds, *texts]).encode() + b"\n", deadline)
+        lines, expired = _collect(self._reader, len(texts), deadline, seconds + _GRACE_SECONDS)
+        status = self._end(kill=expired)
+        evaluations = [_decode(line) for line in lines]
+        failed = bool(evaluations) and evaluations[-1].failure is not None
+        if len(evaluations) < len(texts) and not failed:
+            message = _too_slow(seconds) if expired else _death(status)
+            evaluations.append(Evaluation((), Failure(message)))
+        return evaluations
+
+    def close(self) -> None:
+        """End it, whatever it does."""
+        if self._child:
+            self._end(kill=True)
+
+    def _end(self, *, kill: bool) -> int | None:
+        """The child's exit code, negative for a signal; None where SIGCHLD is ignored."""
+        child, self._child = self._child, 0
+        os.close(self._writer)
+        os.close(self._reader)
+        if kill:
+            os.kill(child, signal.SIGKILL)
+        try:
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        except ChildProcessError:
+            return None
+
+
+def _ask(writer: int, message: bytes, deadline: float) -> None:
+    """Send it whole, or not, where the child has ended or takes too long: its answer tells."""
+    os.set_blocking(writer, False)
+    poll = select.poll()
+    poll.register(writer, select.POLLOUT)
+    rest = memoryview(message)
+    while rest and (left := deadline - time.monotonic()) > 0:
+        poll.poll(left * 1000)
+        try:
+            rest = rest[os.write(writer, rest) :]
+        except BlockingIOError:
+            continue
+        except BrokenPipeError:
+            return
+
+
+def _collect(reader: int, count: int, deadline: float, seconds: float) -> tuple[list[bytes], bool]:
     """The child's complete lines, and whether a deadline cut them short.
 
-    Their first is empty, and says that the engine is loaded: `seconds` count from there.
+    Their first is empty, and says that the engine is loaded: until then `deadline` counts, and
+    `seconds` from there.
     """
     received = bytearray()
     poll = select.poll()
     poll.register(reader, select.POLLIN)
-    deadline = time.monotonic() + _LOADING_SECONDS
     complete = 0
     while complete <= count:
         left = deadline - time.monotonic()
@@ -74,16 +126,6 @@ def _collect(reader: int, count: int, seconds: float) -> tuple[list[bytes], bool
         received += chunk
         complete += chunk.count(b"\n")
     return bytes(received).split(b"\n")[1:-1], complete <= count
-
-
-def _end(child: int, *, kill: bool) -> int | None:
-    """The child's exit code, negative for a signal; None where SIGCHLD is ignored."""
-    if kill:
-        os.kill(child, signal.SIGKILL)
-    try:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    except ChildProcessError:
-        return None
 
 
 def _decode(line: bytes) -> Evaluation:
@@ -105,12 +147,19 @@ def _death(status: int | None) -> str:
     return f"the Starlark engine ended unexpectedly (status {status})"
 
 
-def _be_child(texts: Sequence[str], writer: int, seconds: float) -> NoReturn:
+def _be_child(asked: int, writer: int) -> NoReturn:
     """Evaluate, report, and exit without running anything the parent set up for its exit."""
     try:
         # The engine is loaded by those who run it: a server's memory and start do without.
         from codex_multitool.execpolicy.engine import evaluate
 
+        message = bytearray()
+        while not message.endswith(b"\n"):
+            chunk = os.read(asked, 1 << 16)
+            if not chunk:
+                os._exit(0)  # nobody is left to ask
+            message += chunk
+        seconds, *texts = json.loads(message)
         _leave_parent(seconds)
         _write(writer, b"\n")
         deadline = time.monotonic() + seconds

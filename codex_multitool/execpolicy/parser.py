@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from codex_multitool.execpolicy import arguments, network_host, reach
-from codex_multitool.execpolicy.engine_process import evaluate_all
+from codex_multitool.execpolicy.engine_process import Engine, evaluate_all
 from codex_multitool.execpolicy.evaluate import matches
 from codex_multitool.execpolicy.evaluation import Call, Failure
 from codex_multitool.execpolicy.mistake import Mistake
@@ -66,16 +66,21 @@ class Source(NamedTuple):
 
 
 def parse(
-    sources: Iterable[Source], *, seconds: float = EVALUATION_SECONDS, examples: bool = True
+    sources: Iterable[Source],
+    *,
+    seconds: float = EVALUATION_SECONDS,
+    examples: bool = True,
+    engine: Engine | None = None,
 ) -> Policy:
     """The policy of all sources together; raises RulesError for the first that is wrong.
 
     seconds: the time all evaluations may take together. examples: whether they must hold, too.
+    engine: one that was begun for this.
     """
     sources = tuple(sources)
     for source in sources:
         _require_unicode(source)
-    evaluations = evaluate_all([source.text for source in sources], seconds=seconds)
+    evaluations = evaluate_all([source.text for source in sources], seconds=seconds, engine=engine)
     builder = _Builder()
     for source, evaluation in zip(sources, evaluations, strict=False):
         lines = source.text.split("\n")

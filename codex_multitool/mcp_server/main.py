@@ -6,7 +6,7 @@ import signal
 from codex_multitool import roles
 from codex_multitool.keeper import zygote as keepers
 from codex_multitool.launcher.hardening import harden
-from codex_multitool.running import shells
+from codex_multitool.running import rules_engine, shells
 from codex_multitool.running.probe import Probe
 
 
@@ -18,10 +18,11 @@ def main(argv: list[str]) -> int:
     try:
         zygote = keepers.start(harden())
         probe = Probe()
+        engine = rules_engine.begin()
     except OSError as error:
         os.write(2, f"{roles.MCP_SERVER}: no process can be started: {error.strerror}\n".encode())
         return 1
     # Loaded when the zygote is forked: it has to do with none of it.
     from codex_multitool.mcp_server import starting
 
-    return starting.run(argv[1:], zygote, probe)
+    return starting.run(argv[1:], zygote, probe, engine)

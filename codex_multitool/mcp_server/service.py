@@ -8,6 +8,7 @@ from typing import NamedTuple
 from codex_multitool import roles
 from codex_multitool.config.configuration import Limits
 from codex_multitool.config.errors import ConfigError
+from codex_multitool.execpolicy.engine_process import Engine
 from codex_multitool.execpolicy.rules import Policy
 from codex_multitool.mcp_server.options import Options
 from codex_multitool.mcp_server.state import SandboxState
@@ -50,10 +51,12 @@ class Service(NamedTuple):
         return writable_roots(state.policy, state.cwd, self.environments.shell)
 
 
-def prepared(options: Options, probe: Probe, say: Callable[[Said], None]) -> Service:
+def prepared(
+    options: Options, probe: Probe, engine: Engine | None, say: Callable[[Said], None]
+) -> Service:
     """What these options and the configuration come to. Raises StartError.
 
-    say: takes what is worth a line in the log.
+    engine: for the rules, if one was begun. say: takes what is worth a line in the log.
     """
     if options.patience is not None and math.isnan(options.patience):
         raise StartError("--approval-timeout nan: nan is no time")
@@ -71,7 +74,7 @@ def prepared(options: Options, probe: Probe, say: Callable[[Said], None]) -> Ser
     if why_none is not None:
         say(("INFO", f"{cwd} is no workspace unless the client says so: {why_none}"))
     rules_files = (*config.rules, *options.rules)
-    rules = load_rules(rules_files)
+    rules = load_rules(rules_files, engine)
     for warning in rules.warnings:
         say(("WARNING", warning))
     wanted = Interception(

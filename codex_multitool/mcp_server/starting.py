@@ -9,10 +9,11 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from importlib import import_module
 
 from codex_multitool import roles
+from codex_multitool.execpolicy.engine_process import Engine
 from codex_multitool.mcp_server.conversation import Conversation
 from codex_multitool.mcp_server.opening import Opening, end_on_signals, take_over
 from codex_multitool.mcp_server.options import Options, plain
@@ -26,17 +27,19 @@ _LARGE = ("attrs", "trio", "codex_multitool.mcp_server.server", "codex_multitool
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
-def run(arguments: Sequence[str], zygote: socket.socket, probe: Probe) -> int:
-    """Serve as `arguments` say; returns the exit status."""
+def run(
+    arguments: Sequence[str], zygote: socket.socket, probe: Probe, engine: Engine | None
+) -> int:
+    """Serve as `arguments` say; returns the exit status. probe, engine: begun for this."""
     told = list[Said]()
-    with closing(probe):
+    with closing(probe), closing(engine) if engine else nullcontext():
         options = _options(arguments)
         if isinstance(options, int):
             return options
         level = "WARNING"
         try:
             level = _level()
-            service = prepared(options, probe, told.append)
+            service = prepared(options, probe, engine, told.append)
             _hold(service)
             _prove(service)
         except StartError as error:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from codex_multitool.config.errors import ConfigError
 from codex_multitool.config.home import codex_home
 from codex_multitool.config.rules_files import load_policy, overlooked, rules_files
+from codex_multitool.execpolicy.engine_process import Engine
 from codex_multitool.execpolicy.rules import Policy, RulesError
 
 KERNEL, WRAPPER = "kernel", "wrapper"
@@ -50,11 +51,14 @@ class Choice(NamedTuple):
         return " ".join(filter(None, (judged, self.unconfined))) or None
 
 
-def load_rules(more: Sequence[str]) -> Policy:
-    """The policy of the user's rules files and of `more`. Raises StartError."""
+def load_rules(more: Sequence[str], engine: Engine | None = None) -> Policy:
+    """The policy of the user's rules files and of `more`. Raises StartError.
+
+    engine: one that was begun for this.
+    """
     try:
         home = codex_home(os.environ)
-        policy = load_policy([*rules_files(home), *more])
+        policy = load_policy([*rules_files(home), *more], engine)
     except (RulesError, ConfigError) as error:
         raise StartError(str(error)) from None
     return policy._replace(warnings=(*policy.warnings, *overlooked(home)))

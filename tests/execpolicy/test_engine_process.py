@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from codex_multitool.execpolicy.engine import MAXIMUM_CALLS
-from codex_multitool.execpolicy.engine_process import evaluate_all
+from codex_multitool.execpolicy.engine_process import Engine, evaluate_all
 from codex_multitool.execpolicy.evaluation import Call, Evaluation, Failure
 
 DEEP = 20_000
@@ -160,7 +160,7 @@ class Slow:
         if name == "codex_multitool.execpolicy.engine":
             time.sleep(2)
 sys.meta_path.insert(0, Slow())
-from codex_multitool.execpolicy.engine_process import evaluate_all
+from codex_multitool.execpolicy.engine_process import Engine, evaluate_all
 (found,) = evaluate_all(["prefix_rule(['a'])"], seconds=0.5)
 assert found.failure is None, found
 """
@@ -217,3 +217,41 @@ def test_the_time_bound_covers_all_texts_together() -> None:
     evaluations = evaluate_all([slow, slow, slow], seconds=0.3)
     assert len(evaluations) == 1
     assert time.monotonic() - began < 30
+
+
+def test_an_engine_that_is_not_asked_ends() -> None:
+    with no_child_left():
+        Engine().close()
+        assert evaluate_all([], seconds=1, engine=Engine()) == []
+
+
+def test_an_engine_that_was_begun_is_the_one_asked() -> None:
+    with no_child_left():
+        engine = Engine()
+        (evaluation,) = evaluate_all(["prefix_rule(['a'])"], seconds=10, engine=engine)
+        assert [call.name for call in evaluation.calls] == ["prefix_rule"]
+
+
+def test_an_engine_that_was_killed_is_an_answer() -> None:
+    for text in ("x = 1", "#" * (1 << 20)):  # the second is more than a pipe holds
+        with no_child_left():
+            before = children()
+            engine = Engine()
+            (child,) = children() - before
+            os.kill(int(child), signal.SIGKILL)
+            (evaluation,) = evaluate_all([text], seconds=10, engine=engine)
+            assert evaluation.failure is not None
+            assert "(status -9)" in evaluation.failure.message
+
+
+def test_an_engine_ends_with_whoever_began_it() -> None:
+    program = (
+        "import os; from codex_multitool.execpolicy.engine_process import Engine; "
+        "Engine(); print(open('/proc/self/task/%d/children' % os.getpid()).read(), flush=True); "
+        "os._exit(0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    # The pipe to us is closed by its last writer: the engine has ended.
+    assert done.stdout.split()
