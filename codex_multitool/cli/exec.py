@@ -6,7 +6,7 @@ import math
 import os
 import signal
 import sys
-from contextlib import closing
+from contextlib import closing, nullcontext
 
 import click
 
@@ -143,7 +143,7 @@ def exec_command(
     """Check what was asked for, fork the zygote, then load what runs it."""
     from codex_multitool.keeper.zygote import start
     from codex_multitool.launcher.hardening import harden
-    from codex_multitool.running import shells
+    from codex_multitool.running import rules_engine, shells
     from codex_multitool.running.probe import Probe
 
     shells.open_standard_descriptors()
@@ -164,6 +164,7 @@ def exec_command(
     try:
         zygote = start(harden())
         probe = Probe()
+        engine = rules_engine.begin()
     except OSError as error:
         sys.exit(fail(f"no process to start CMD from: {error.strerror}"))
     # From here on large imports: the zygote has none of it in its memory, the trial goes on
@@ -191,8 +192,8 @@ def exec_command(
         ignored=ignored,
     )
     try:
-        with closing(probe):
-            sys.exit(exec_run.run(options, zygote, probe))
+        with closing(probe), closing(engine) if engine else nullcontext():
+            sys.exit(exec_run.run(options, zygote, probe, engine))
     except NotRunError as error:
         sys.exit(fail(str(error)))
 

@@ -24,6 +24,7 @@ from codex_multitool.config.errors import ConfigError
 from codex_multitool.config.home import codex_home
 from codex_multitool.config.settings import OURS
 from codex_multitool.escalation.decide import Judgement
+from codex_multitool.execpolicy.engine_process import Engine
 from codex_multitool.keeper.protocol import Outcome
 from codex_multitool.running import shells
 from codex_multitool.running.choice import Choice, Interception, StartError, choose, load_rules
@@ -83,11 +84,14 @@ class Setup:
     own: OwnFiles
 
 
-def run(options: Options, zygote: socket.socket, probe: Probe) -> int:
-    """Run the command; returns the exit status. Raises NotRunError, and click.UsageError."""
+def run(options: Options, zygote: socket.socket, probe: Probe, engine: Engine | None) -> int:
+    """Run the command; returns the exit status. Raises NotRunError, and click.UsageError.
+
+    probe, engine: begun for this.
+    """
     record = Record(every=options.tree or options.learn is not None)
     try:
-        setup = _set_up(options, record, probe)
+        setup = _set_up(options, record, probe, engine)
         rules_file = os.path.join(codex_home(os.environ), "rules", "default.rules")
     except (StartError, ConfigError) as error:
         raise NotRunError(str(error)) from None
@@ -109,7 +113,7 @@ def run(options: Options, zygote: socket.socket, probe: Probe) -> int:
     return status if told or status else CANNOT_START
 
 
-def _set_up(options: Options, record: Record, probe: Probe) -> Setup:
+def _set_up(options: Options, record: Record, probe: Probe, engine: Engine | None) -> Setup:
     """What is in force: the options, then the configuration. Raises StartError, ConfigError."""
     config, environments = configured(options.cwd, options.overrides)
     for warning in config.warnings:
@@ -129,7 +133,7 @@ def _set_up(options: Options, record: Record, probe: Probe) -> Setup:
     )
     rules = [*config.rules, *options.rules]
     judgement = Judgement(
-        load_rules(rules),
+        load_rules(rules, engine),
         ask_when_dangerous=config.dangerous_commands != "run",
     )
     for warning in judgement.policy.warnings:

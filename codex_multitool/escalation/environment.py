@@ -10,8 +10,8 @@ write a path, a function tells.
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from codex_multitool.escalation.environment_table import Kind, Risk, risk_of
 from codex_multitool.escalation.wire import PRIVATE_VARIABLES
@@ -26,16 +26,14 @@ _MOST_ENTRIES = 256  # of a list that are looked at; the rest is dropped
 _ABSOLUTE = re.compile(r"""(?:^|[\s:;,='"|&()<>!@]|(?:^|\s)-[A-Za-z])(/[^\s:;,='"|&()<>]*)""")
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(NamedTuple):
     """A variable that did not come through as the caller had it, and why."""
 
     name: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class EscalatedEnvironment:
+class EscalatedEnvironment(NamedTuple):
     """dropped: sorted by name; the wrapper's own variables go without being listed."""
 
     environment: dict[str, str]

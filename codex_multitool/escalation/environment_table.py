@@ -5,7 +5,7 @@ name goes before a prefix, a longer prefix before a shorter one. Pure.
 """
 
 import enum
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class Kind(enum.Enum):
@@ -21,8 +21,7 @@ class Kind(enum.Enum):
     PLACE = enum.auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Risk:
+class Risk(NamedTuple):
     """names: parted by blanks. harmless: values that anyone may set."""
 
     reason: str

@@ -1,15 +1,14 @@
 """What git(1) is asked to do: its own options, then a subcommand and that one's arguments. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from codex_multitool.escalation.options import options
 
 _VALUES = ("git-dir", "work-tree", "namespace", "super-prefix", "config-env", "attr-source")
 
 
-@dataclass(frozen=True, slots=True)
-class GitArguments:
+class GitArguments(NamedTuple):
     """configuration: (key, value) of each `-c`. subcommand: empty where there is none."""
 
     configuration: tuple[tuple[str, str], ...]

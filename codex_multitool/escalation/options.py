@@ -4,11 +4,10 @@ Total: an unknown option is one without a value. Pure.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(NamedTuple):
     """What a command line holds.
 
     found: (name, value) in their order, a short name as `-x`, a long one as `--name`, perhaps

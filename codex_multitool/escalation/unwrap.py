@@ -6,8 +6,8 @@ unknown to the table, so a reason to ask, never a reason to trust. Pure and tota
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 from codex_multitool.escalation.git_arguments import git_arguments
 from codex_multitool.escalation.options import Options, options
@@ -23,8 +23,7 @@ SHELLS = frozenset((
 LISTS = frozenset(("find", "xargs"))  # what they run, they run on whatever they find or read
 
 
-@dataclass(frozen=True, slots=True)
-class _Wrapper:
+class _Wrapper(NamedTuple):
     """How a wrapper's words end where the command begins.
 
     short, long: options with a value, see `options`. operands: how many come before the command.

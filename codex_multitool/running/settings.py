@@ -1,7 +1,7 @@
 """What all commands of one process have in common: rules, shell, the way execs are seen."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from codex_multitool.config.configuration import Limits
 from codex_multitool.escalation.decide import Judgement
@@ -10,8 +10,7 @@ from codex_multitool.running.choice import Choice
 from codex_multitool.running.configured import Environments
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """What all commands have in common. shell, wrapper: absolute paths.
 
     wrapper: None in kernel mode. own_mounts: protected names are kept by a mount namespace.
@@ -22,7 +21,7 @@ class Settings:
     judgement: Judgement
     environment: Mapping[str, str]
     surroundings: Surroundings
-    limits: Limits = Limits()  # noqa: RUF009 — a tuple
+    limits: Limits = Limits()
     own_mounts: bool = False
 
 

@@ -4,7 +4,7 @@ import functools
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -169,7 +169,7 @@ class Bench:
         surroundings = Surroundings(environment)
         judgement = Judgement(policy)
         found = Settings(self.way.shell, self.way.wrapper, judgement, environment, surroundings)
-        return replace(found, own_mounts=self.own_mounts)
+        return found._replace(own_mounts=self.own_mounts)
 
     def run(self, scenario: Callable[[Tool], Awaitable[T]]) -> T:
         """Run a scenario; whatever its calls left running ends with it."""
