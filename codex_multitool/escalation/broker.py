@@ -142,6 +142,8 @@ class Session:
                 return
             stack.callback(opened.close)
             verdict = await self._judge(request, opened, os.readlink(f"/proc/self/fd/{workdir}"))
+            if verdict is None:
+                return
             if not isinstance(verdict, Escalate):
                 await self._answer(request, verdict)
                 return
@@ -151,10 +153,15 @@ class Session:
             request.argv = list(verdict.called(tuple(request.argv)))
             await self._escalate(request, opened, workdir, inherited, stack)
 
-    async def _judge(self, request: wire.EscalateRequest, opened: Opened, cwd: str) -> Settled:
+    async def _judge(
+        self, request: wire.EscalateRequest, opened: Opened, cwd: str
+    ) -> Settled | None:
+        """The verdict; None, and nobody is asked, if a shell asks and may not simply run it."""
         pid = self._peer()
         subject = self._subject(request, opened, cwd)
         decided = decide(self._context.judgement, subject)
+        if request.by_shell and not isinstance(decided, Run):
+            return None
         if leaves_untrusted(subject, decided):
             try:
                 opened.program = sealed(opened.found)

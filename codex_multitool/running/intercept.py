@@ -29,6 +29,7 @@ class ByWrapper:
         self._broker = Broker(context, ours)
         self.environment = {
             wire.SOCKET_VARIABLE: str(_SOCKET_NUMBER),
+            wire.SHELL_SOCKET_VARIABLE: str(_SOCKET_NUMBER),
             wire.WRAPPER_VARIABLE: wrapper,
             wire.OLDER_WRAPPER_VARIABLE: wrapper,
         }
