@@ -21,7 +21,6 @@ from bench.subjects import (
     OURS,
     READ_ONLY,
     WORKSPACE_WRITE,
-    WRAPPED,
     Bench,
 )
 
@@ -33,7 +32,6 @@ _OUTPUT_MIB = 64
 _CALLS = 1000
 _CALLS_COUNTED = 200  # of 2 ms or more each, when a tick is 10
 _JUDGED = 500
-_JUDGED_WRAPPED = 50  # each starts an interpreter
 _PATIENCE = 20.0  # seconds for a wrapper to ask
 _SOCKET_VARIABLE = "CODEX_ESCALATE_SOCKET"
 _BARE_PYTHON = (sys.executable, "-ISc", "")
@@ -115,22 +113,21 @@ def loop(program: str, count: int) -> str:
 
 def judged(bench: Bench, column: str) -> Values:
     """A loop of execs that no rule matches, and the same without a server, by exec."""
-    count = _JUDGED_WRAPPED if column == WRAPPED else _JUDGED
-    script = loop(JUDGED, count)
+    script = loop(JUDGED, _JUDGED)
     shell = bench.subjects[OURS if column == FLOOR else column].shell
     alone = 0.0
 
     def work() -> None:
         nonlocal alone
-        alone = _milliseconds(lambda: _spawned(bench, (shell, "-c", script))) / count
+        alone = _milliseconds(lambda: _spawned(bench, (shell, "-c", script))) / _JUDGED
 
-    spent = processes.processor_time_of_children(work) / count
+    spent = processes.processor_time_of_children(work) / _JUDGED
     if column == FLOOR:
         return {"exec-judged": alone, "exec-processor": spent}
     client = bench.server(column, READ_ONLY)
     before = processes.processor_time(client.pid)
-    whole = _milliseconds(lambda: _succeeds(client, script)) / count
-    spent = (processes.processor_time(client.pid) - before) / count
+    whole = _milliseconds(lambda: _succeeds(client, script)) / _JUDGED
+    spent = (processes.processor_time(client.pid) - before) / _JUDGED
     return {"exec-added": whole - alone, "exec-judged": whole, "exec-processor": spent}
 
 

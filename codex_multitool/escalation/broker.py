@@ -168,6 +168,8 @@ class Session:
             stack.callback(opened.close)
             cwd = os.readlink(f"/proc/self/fd/{workdir}")
             verdict = yield from self._judge(request, opened, cwd)
+            if verdict is None:
+                return
             if not isinstance(verdict, Escalate):
                 yield from self._answer(request, verdict)
                 return
@@ -191,10 +193,15 @@ class Session:
                 result = wire.SuperExecResult(result.exit_code)
             yield from self._send(wire.frame(wire.encode_result(result)))
 
-    def _judge(self, request: wire.EscalateRequest, opened: Opened, cwd: str) -> Task[Settled]:
+    def _judge(
+        self, request: wire.EscalateRequest, opened: Opened, cwd: str
+    ) -> Task[Settled | None]:
+        """The verdict; None, and nobody is asked, if a shell asks and may not simply run it."""
         pid = self._peer
         subject = self._subject(request, opened, cwd)
         decided = decide(self._context.judgement, subject)
+        if request.by_shell and not isinstance(decided, Run):
+            return None
         if leaves_untrusted(subject, decided):
             try:
                 opened.program = sealed(opened.found)

@@ -6,7 +6,7 @@ needs for their length, would double the wrapper's start.
 
 import json
 
-from codex_multitool.escalation.wire import EXTENSION, EscalateRequest, WireError
+from codex_multitool.escalation.wire import EXTENSION, SHELL, EscalateRequest, WireError
 
 
 def decode_request(payload: bytes) -> EscalateRequest:
@@ -35,7 +35,8 @@ def decode_request(payload: bytes) -> EscalateRequest:
             text.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
             raise WireError("EscalateRequest: a string is not what bytes decode to") from None
-    return EscalateRequest(file, argv, workdir, env, EXTENSION in message)
+    by_shell = message.get(SHELL) is True
+    return EscalateRequest(file, argv, workdir, env, EXTENSION in message, by_shell)
 
 
 def decode_descriptors(payload: bytes, received: int) -> list[int]:

@@ -14,7 +14,11 @@ from codex_multitool.json_text import JSONTextError, decode
 SOCKET_VARIABLE = "CODEX_ESCALATE_SOCKET"
 WRAPPER_VARIABLE = "EXEC_WRAPPER"
 OLDER_WRAPPER_VARIABLE = "BASH_EXEC_WRAPPER"
-PRIVATE_VARIABLES = frozenset({SOCKET_VARIABLE, WRAPPER_VARIABLE, OLDER_WRAPPER_VARIABLE})
+# The same number once more: a shell that finds both alike may ask there in the wrapper's stead.
+SHELL_SOCKET_VARIABLE = "CODEX_ESCALATE_SHELL_SOCKET"
+PRIVATE_VARIABLES = frozenset(
+    {SOCKET_VARIABLE, WRAPPER_VARIABLE, OLDER_WRAPPER_VARIABLE, SHELL_SOCKET_VARIABLE}
+)
 
 HANDSHAKE = b"\0"
 HEADER_SIZE = 4
@@ -24,6 +28,7 @@ MAX_DESCRIPTORS = 253  # SCM_MAX_FD: what one message can carry, unix(7)
 # The member by which two ends of this codec know each other; any other peer ignores it.
 EXTENSION = "codex_multitool"
 EXTENSION_VERSION = 1
+SHELL = "shell"  # the member by which a patched shell says that it asks itself
 
 
 class WireError(Exception):
@@ -36,18 +41,26 @@ class EscalateRequest:
     file: str, as the caller names it, perhaps relative to workdir. argv: list[str], argv[0]
     included, perhaps empty. workdir: str, absolute. env: dict[str, str].
     extended: the peer sends every descriptor, relays signals and understands `signal` in a result.
+    by_shell: the peer understands "Run" and nothing else; its wrapper asks anew.
     """
 
-    __slots__ = ("argv", "env", "extended", "file", "workdir")
+    __slots__ = ("argv", "by_shell", "env", "extended", "file", "workdir")
 
     def __init__(
-        self, file: str, argv: list[str], workdir: str, env: dict[str, str], extended: bool
+        self,
+        file: str,
+        argv: list[str],
+        workdir: str,
+        env: dict[str, str],
+        extended: bool,
+        by_shell: bool = False,
     ) -> None:
         self.file = file
         self.argv = argv
         self.workdir = workdir
         self.env = env
         self.extended = extended
+        self.by_shell = by_shell
 
 
 class EscalateResponse:

@@ -201,6 +201,7 @@ class Spawners:
             environment = {**settings.environment, **confinement.environment}
             if settings.wrapper is not None:
                 environment[wire.SOCKET_VARIABLE] = str(SOCKET_NUMBER)
+                environment[wire.SHELL_SOCKET_VARIABLE] = str(SOCKET_NUMBER)
                 environment[wire.WRAPPER_VARIABLE] = settings.wrapper
                 environment[wire.OLDER_WRAPPER_VARIABLE] = settings.wrapper
             cell = spawner.Cell(

@@ -24,7 +24,9 @@ import debian_sources
 
 HERE = Path(__file__).resolve().parent
 PATCHES = HERE / "patches"
-WRAPPER_FILES = (HERE / "exec_wrapper.c", HERE / "exec_wrapper.h")
+WRAPPER_FILES = tuple(
+    HERE / f"{name}.{kind}" for name in ("exec_request", "exec_wrapper") for kind in "ch"
+)
 
 CFLAGS = "-O2 -fstack-protector-strong -std=gnu17"  # gnu17: bash before 5.3 is not C23
 

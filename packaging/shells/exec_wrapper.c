@@ -2,7 +2,8 @@
 
    It is started as WRAPPER PATH ARGV0 ARGV1 ..., and executes PATH itself or does not. What only
    a shell can answer (a missing file, a bad interpreter, a script without #!) is found out before
-   that, as no shell is left afterwards. Once a wrapper is configured nothing here executes
+   that, as no shell is left afterwards. Where the server answers shells, the shell asks it first,
+   and starts the wrapper unless it says Run. Once a wrapper is configured nothing here executes
    anything else: a failure is reported, never bypassed. */
 
 #ifndef _GNU_SOURCE
@@ -19,19 +20,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "exec_request.h"
 #include "exec_wrapper.h"
 
 extern char **environ;
 
-enum { WRAPPER, OLD_WRAPPER, SOCKET, NAMES };
+enum { WRAPPER, OLD_WRAPPER, SOCKET, SHELL_SOCKET, NAMES };
 static const char *const names[NAMES] = {
-    "EXEC_WRAPPER", "BASH_EXEC_WRAPPER", "CODEX_ESCALATE_SOCKET"
+    "EXEC_WRAPPER", "BASH_EXEC_WRAPPER", "CODEX_ESCALATE_SOCKET", "CODEX_ESCALATE_SHELL_SOCKET"
 };
+
+/* With anything behind it: the shell does not ask. */
+static const char always[] = "EXEC_WRAPPER_ALWAYS=";
 
 /* NAME=value as the shell was started with it. Commands cannot change these: neither unset nor
    an assignment turns the wrapper off or cuts it from its server. */
 static char *inherited[NAMES];
 static const char *wrapper;
+
+/* The socket of a server that answers shells, or -1. */
+static int server = -1;
 
 /* Linux looks at this much of a file to tell its format (BINPRM_BUF_SIZE). */
 enum { HEAD_SIZE = 256 };
@@ -53,21 +61,49 @@ which_name(const char *entry)
     return i;
 }
 
+int
+exec_wrapper_is_private(const char *entry)
+{
+    return which_name(entry) != NAMES;
+}
+
+static const char *
+value(const char *entry)
+{
+    return entry ? strchr(entry, '=') + 1 : "";
+}
+
 static const char *
 usable_path(const char *entry)
 {
-    const char *value = entry ? strchr(entry, '=') + 1 : "";
+    const char *path = value(entry);
 
-    return *value && !isspace((unsigned char)*value) ? value : NULL;
+    return *path && !isspace((unsigned char)*path) ? path : NULL;
+}
+
+/* The socket on which the shell may ask, or -1. It is named twice, as another server's shell
+   inherits the variables of this one's. */
+static int
+usable_socket(void)
+{
+    const char *number = value(inherited[SHELL_SOCKET]);
+    size_t length = strspn(number, "0123456789");
+
+    if (strcmp(number, value(inherited[SOCKET])) != 0 || number[length])
+        return -1;
+    return length > 0 && length < 7 ? atoi(number) : -1;
 }
 
 void
 exec_wrapper_init(void)
 {
     char **entry;
+    int asks = 1;
 
     for (entry = environ; entry && *entry; entry++) {
         int i = which_name(*entry);
+        if (strncmp(*entry, always, sizeof always - 1) == 0 && *value(*entry))
+            asks = 0;
         if (i == NAMES || inherited[i])
             continue;
         inherited[i] = strdup(*entry);
@@ -79,6 +115,8 @@ exec_wrapper_init(void)
     wrapper = usable_path(inherited[WRAPPER]);
     if (!wrapper)
         wrapper = usable_path(inherited[OLD_WRAPPER]);
+    if (asks)
+        server = usable_socket();
 }
 
 const char *
@@ -195,12 +233,24 @@ wrapper_environment(char **envp)
     return result;
 }
 
+/* Returns as exec_wrapper_execve does. */
+static int
+execute(const char *path, char **argv, char **args, char **env)
+{
+    if (server >= 0 && *argv && exec_request_is_granted(server, path, argv, env)) {
+        execve(path, argv, env);
+        return -1;
+    }
+    execve(wrapper, args, env);
+    return errno == E2BIG ? -1 : EXEC_WRAPPER_FAILED; /* too long is the command, not the wrapper */
+}
+
 int
 exec_wrapper_execve(const char *path, char **argv, char **envp)
 {
     size_t argc = count(argv);
     char **args, **env;
-    int error;
+    int result = EXEC_WRAPPER_FAILED, error;
 
     if (!wrapper)
         return execve(path, argv, envp);
@@ -216,11 +266,11 @@ exec_wrapper_execve(const char *path, char **argv, char **envp)
         if (argc)
             memcpy(args + 2, argv, argc * sizeof *args);
         args[argc + 2] = NULL;
-        execve(wrapper, args, env);
+        result = execute(path, argv, args, env);
     }
     error = errno;
     free(args);
     free(env);
     errno = error;
-    return error == E2BIG ? -1 : EXEC_WRAPPER_FAILED; /* too long is the command, not the wrapper */
+    return result;
 }

@@ -13,6 +13,9 @@ extern void exec_wrapper_init(void);
    wrapper cannot. After the latter the caller must not execute PATH, nor interpret it. */
 extern int exec_wrapper_execve(const char *path, char **argv, char **envp);
 
+/* Whether NAME=value is one of the wrapper's own variables. */
+extern int exec_wrapper_is_private(const char *entry);
+
 /* The wrapper's path, for messages; NULL when there is none. */
 extern const char *exec_wrapper_path(void);
 

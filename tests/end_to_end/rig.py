@@ -48,20 +48,21 @@ class Pairing:
 
     wrapper: None where the kernel tells our server of every exec. shell: our patched bash or zsh,
     the original's original-bash, or the system-bash that is not patched at all. helper: the
-    server's unless told otherwise.
+    server's unless told otherwise. asking: whether a shell that may ask the server itself does.
     """
 
     server: Maker = OURS
     wrapper: Maker | None = OURS
     shell: str = "bash"
     helper: Maker | None = None
+    asking: bool = True
 
     def __str__(self) -> str:
         wrapper = f"{self.wrapper.value}-wrapper" if self.wrapper else "kernel"
         names = [f"{self.server.value}-server", wrapper]
         if self.helper is not None:
             names.append(f"{self.helper.value}-helper")
-        return "+".join([*names, self.shell])
+        return "+".join([*names, self.shell] + ["never-asking"] * (not self.asking))
 
     @property
     def zsh(self) -> bool:
@@ -72,7 +73,7 @@ OUR_WRAPPED_PAIRINGS = [Pairing(), Pairing(shell="zsh")]
 KERNEL = Pairing(wrapper=None, shell="system-bash")
 OUR_PAIRINGS = [*OUR_WRAPPED_PAIRINGS, KERNEL]
 MIXED_PAIRINGS = [
-    Pairing(wrapper=ORIGINAL),
+    Pairing(wrapper=ORIGINAL, asking=False),
     Pairing(wrapper=ORIGINAL, shell="zsh"),
     Pairing(server=ORIGINAL),
     Pairing(server=ORIGINAL, shell="zsh"),
@@ -268,9 +269,10 @@ class Start:
         files = programs(pairing)
         self._box.rules.write_text(rules)
         self._count += 1
+        always = {} if pairing.asking else {"EXEC_WRAPPER_ALWAYS": "1"}
         client = Client(
             [*server_command(pairing), *options],
-            env=self._box.environment() | dict(env or {}),
+            env=self._box.environment() | always | dict(env or {}),
             cwd=self._box.ws,
             stderr=self._box.root / f"stderr-{self._count}",
             answer=answer,

@@ -61,6 +61,20 @@ def test_responses_have_the_known_shapes(response: wire.EscalateResponse, shape:
     assert (decoded.action, decoded.reason) == (response.action, response.reason)
 
 
+def test_run_among_our_own_has_the_one_shape_that_a_shell_takes() -> None:
+    run = wire.EscalateResponse("Run", extended=True)
+    assert payload_of(wire.encode_response(run)) == b'{"action":"Run","codex_multitool":1}'
+
+
+@pytest.mark.parametrize(
+    ("member", "by_shell"), [(True, True), (False, False), (1, False), ("true", False)]
+)
+def test_a_shell_says_that_it_asks(member: object, by_shell: bool) -> None:
+    request = {**REQUEST, wire.EXTENSION: 1, wire.SHELL: member}
+    assert requests.decode_request(json.dumps(request).encode()).by_shell is by_shell
+    assert not requests.decode_request(json.dumps(REQUEST).encode()).by_shell
+
+
 def test_descriptors_and_results_have_the_known_shapes() -> None:
     assert payload_of(wire.encode_descriptors([0, 1, 2])) == b'{"fds":[0,1,2]}'
     assert requests.decode_descriptors(b'{"fds":[0,1,2]}', 3) == [0, 1, 2]
