@@ -20,10 +20,12 @@ import pytest
 
 from codex_multitool.sandbox import kernel, precompute
 from codex_multitool.sandbox.landlock import NEWEST_ABI
+from tests.sandbox.answers import PROBE, PROGRAM, Answers
 
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
 
+_ROOTS = "writable_roots"
 _FOLDER = tempfile.TemporaryDirectory(prefix="codex-sandbox-tests-")
 
 # argv[1]: "" or a user id; argv[2]: "" or a filter to install first, in hexadecimal; argv[3]: the
@@ -135,6 +137,7 @@ class Workspace:
         folder.mkdir(mode=0o755)
         self.folder(self.inside)
         self.folder(self.outside)
+        self._answering: dict[tuple[str, int], Answers] = {}
 
     def own(self, path: Path) -> Path:
         """Give a path to the user."""
@@ -196,36 +199,68 @@ class Workspace:
         return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
     def ask(
-        self, policy: Mapping[str, object] | None, code: str, *arguments: str, **options: object
+        self,
+        policy: Mapping[str, object],
+        code: str,
+        *arguments: str,
+        newest_abi: int = NEWEST_ABI,
+        **options: object,
     ) -> str:
         """What a piece of Python says: its last line, or the name of the errno that ended it."""
-        ran = self.run(policy, python(), "-c", _PROBE + code, *arguments, **options)
-        assert not ran.stderr, ran.stderr
-        assert ran.returncode == 0, ran
-        return ran.stdout.strip()
+        if options or _ROOTS in policy:
+            options |= {"newest_abi": newest_abi}
+            ran = self.run(policy, python(), "-c", PROBE + code, *arguments, **options)
+            status, output, complaints = ran.returncode, ran.stdout, ran.stderr
+        else:
+            answers = self._answers(policy, newest_abi)
+            status, output, complaints = answers.ask(PROBE + code, arguments)
+        assert (status, complaints) == (0, ""), (status, output, complaints)
+        return output.strip()
+
+    def _answers(self, policy: Mapping[str, object], newest_abi: int) -> Answers:
+        """Who answers under this policy, whose roots stay the same."""
+        key = json.dumps(policy), newest_abi
+        if key not in self._answering:
+            process = self.start(
+                policy,
+                *(python(), "-c", PROGRAM),
+                newest_abi=newest_abi,
+                stdin=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+            self._answering[key] = Answers(process)
+        return self._answering[key]
+
+    def clear(self) -> None:
+        """Empty both folders; they stay the ones that were given to who answers."""
+        for folder in (self.inside, self.outside):
+            for path in folder.iterdir():
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+            folder.chmod(0o755)
+            self.own(folder)
+
+    def close(self) -> None:
+        """End all who answer."""
+        for answers in self._answering.values():
+            answers.close()
 
 
-_PROBE = """
-import ctypes, errno, os, socket, sys
-def _end(kind, error, trace):
-    if isinstance(error, OSError):
-        print(errno.errorcode[error.errno])
-        sys.stdout.flush()
-        os._exit(0)
-    sys.__excepthook__(kind, error, trace)
-sys.excepthook = _end
-def syscall(number, *arguments):
-    libc = ctypes.CDLL(None, use_errno=True)
-    result = libc.syscall(ctypes.c_long(number), *(ctypes.c_long(word) for word in arguments))
-    if result < 0:
-        raise OSError(ctypes.get_errno(), "syscall")
-    return result
-"""
+_WORKSPACES: dict[int | None, Workspace] = {}
 
 
 def workspace(user: int | None) -> Workspace:
-    """A fresh workspace, on a file system that keeps what is written."""
-    folder = Path(tempfile.mkdtemp(dir=_FOLDER.name)) / "user"
-    for path in (Path(_FOLDER.name), folder.parent):
-        path.chmod(0o755)
-    return Workspace(folder, user)
+    """The user's workspace, empty, on a file system that keeps what is written."""
+    if user in _WORKSPACES:
+        _WORKSPACES[user].clear()
+    else:
+        folder = Path(tempfile.mkdtemp(dir=_FOLDER.name)) / "user"
+        for path in (Path(_FOLDER.name), folder.parent):
+            path.chmod(0o755)
+        _WORKSPACES[user] = Workspace(folder, user)
+    return _WORKSPACES[user]
+
+
+def close() -> None:
+    """End what the workspaces started."""
+    for each in _WORKSPACES.values():
+        each.close()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from codex_multitool.sandbox.landlock import NEWEST_ABI
 from tests.sandbox.confined import (
     FULL,
     OFFLINE,
@@ -150,10 +151,14 @@ def services(place: Workspace) -> Iterator[Listening]:
 
 
 def attempts(
-    place: Workspace, policy: dict[str, object], services: Listening, **options: object
+    place: Workspace,
+    policy: dict[str, object],
+    services: Listening,
+    newest_abi: int = NEWEST_ABI,
 ) -> dict[str, str]:
     """What became of each way to each service."""
-    told = json.loads(place.ask(policy, TRY, json.dumps(services.places), **options))
+    places = json.dumps(services.places)
+    told = json.loads(place.ask(policy, TRY, places, newest_abi=newest_abi))
     return {f"{at}: {way}": end for at, ways in told.items() for way, end in ways.items()}
 
 
