@@ -225,10 +225,20 @@ class Command:
         if order.traced:
             means.front.tell(protocol.Exited(shell.pid, shell.status, time.monotonic()))
         outcome = self._outcome(shell.status, duration, (yield from self._output()))
-        means.front.tell(protocol.Done(outcome, over=ending.over.is_set))
-        if not ending.over.is_set:
-            yield from ending.awaited()
-            means.front.tell(protocol.Over())
+        if ending.over.is_set:
+            self._judge_no_more()
+            means.front.tell(protocol.Done(outcome, over=True))
+            return
+        means.front.tell(protocol.Done(outcome, over=False))
+        yield from ending.awaited()
+        self._judge_no_more()
+        means.front.tell(protocol.Over())
+
+    def _judge_no_more(self) -> None:
+        """Nothing is left, and the last ends are told before that is."""
+        if self._judging is not None:
+            self._judging.close()
+            self._judging = None
 
     def _output(self) -> Task[Output]:
         """What is kept; all of it is in the file, if that is not all."""
