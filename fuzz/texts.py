@@ -11,10 +11,11 @@ from codex_multitool.config.errors import ConfigError
 from codex_multitool.config.settings import Statements, merged, statements
 from codex_multitool.config.shell_environment import shell_environment
 from codex_multitool.escalation.dangerous import danger
-from codex_multitool.escalation.decide import ExecRequest, Judgement, decide
+from codex_multitool.escalation.decide import ExecRequest, decide
 from codex_multitool.escalation.environment import escalated_environment
 from codex_multitool.escalation.environment_table import risk_of
 from codex_multitool.escalation.git_guards import git_guards, settings
+from codex_multitool.escalation.judgement import Judgement
 from codex_multitool.escalation.shell_script import simple_commands
 from codex_multitool.escalation.unwrap import unwrap
 from codex_multitool.escalation.wire import PRIVATE_VARIABLES

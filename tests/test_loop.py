@@ -154,7 +154,7 @@ def test_cancelled_timers_take_no_memory() -> None:
     loop = Loop()
     for _ in range(10_000):
         loop.at(time.monotonic() + LONG, lambda: None).cancel()
-    assert len(loop._timers) < 1000  # noqa: SLF001 — what it holds is all there is to see
+    assert len(loop._timers) < 1000
 
 
 def test_a_task_that_never_waits_long_lets_others_have_their_turn() -> None:

@@ -3,8 +3,7 @@
 import time
 
 from codex_multitool.cli.exec_tree import Exec
-from codex_multitool.escalation.context import Question, Verdict
-from codex_multitool.escalation.decide import Ask, Deny, Escalate
+from codex_multitool.escalation.question import Question, Verdict
 from codex_multitool.keeper.protocol import Exited, Traced
 
 _MAX_EXECS = 100_000
@@ -60,31 +59,19 @@ class Record:
         """Remember an exec, if they are wanted."""
         if not self._every:
             return
-        pid, parents, request, decided, settled = traced
-        match settled:
-            case Escalate(rule=reason):
-                decision = "escalate"
-            case Deny(reason=reason):
-                decision = "deny"
-            case _:
-                decision, reason = "run", settled.note or ""
-        asked, prompt = False, None
-        if isinstance(decided, Ask):
-            # A question that is for the shell's own execs alone was perhaps not put.
-            asked = (request.programs[0], request.argv) in self._answered
-            prompt = decided.because if isinstance(decided.accepted, Escalate) else None
-            reason = reason or (decided.because if asked else "")
+        # A question that is for the shell's own execs alone was perhaps not put.
+        asked = traced.because is not None and (traced.program, traced.argv) in self._answered
         self._add(
             Exec(
-                pid,
-                self._caller((pid, *parents)),
-                request.programs[0],
-                request.argv,
-                decision,
-                reason,
+                traced.pid,
+                self._caller((traced.pid, *traced.parents)),
+                traced.program,
+                traced.argv,
+                traced.decision,
+                traced.reason or (traced.because or "" if asked else ""),
                 asked,
-                prompt,
-                request.untrusted is None,
+                traced.because if traced.outside else None,
+                traced.trusted,
                 self._now(),
             )
         )

@@ -23,9 +23,9 @@ from codex_multitool.config.configuration import Config
 from codex_multitool.config.errors import ConfigError
 from codex_multitool.config.home import codex_home
 from codex_multitool.config.settings import OURS
-from codex_multitool.escalation.decide import Judgement
+from codex_multitool.escalation.judgement import Judgement
 from codex_multitool.execpolicy.engine_process import Engine
-from codex_multitool.keeper.protocol import Outcome
+from codex_multitool.keeper.outcome import Outcome
 from codex_multitool.running import shells
 from codex_multitool.running.choice import Choice, Interception, StartError, choose, load_rules
 from codex_multitool.running.configured import (

@@ -8,7 +8,8 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from codex_multitool.escalation.decide import ExecRequest, Judgement
+from codex_multitool.escalation.decide import ExecRequest
+from codex_multitool.escalation.judgement import Judgement
 from codex_multitool.execpolicy.evaluate import judge
 from codex_multitool.execpolicy.rules import PrefixRule
 from codex_multitool.running.judged import Judged

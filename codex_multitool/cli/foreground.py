@@ -11,13 +11,13 @@ from typing import Any
 from codex_multitool.cli.exec_lessons import NotRunError
 from codex_multitool.cli.exec_record import Record
 from codex_multitool.cli.terminal import UNAVAILABLE, Human
-from codex_multitool.escalation.context import Verdict
 from codex_multitool.escalation.guard import Guard
 from codex_multitool.escalation.local_watch import LocalWatch
+from codex_multitool.escalation.question import Verdict
 from codex_multitool.interception.rights import send
 from codex_multitool.keeper import protocol
+from codex_multitool.keeper.outcome import Outcome
 from codex_multitool.keeper.output import Output
-from codex_multitool.keeper.protocol import Outcome
 from codex_multitool.keeper.watch_service import WatchService
 from codex_multitool.loop import Event, Loop, Running, Task
 from codex_multitool.running.settings import Settings

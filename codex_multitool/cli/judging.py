@@ -12,7 +12,7 @@ from codex_multitool.cli.explain import considered
 from codex_multitool.config.errors import ConfigError
 from codex_multitool.config.home import codex_home
 from codex_multitool.config.rules_files import read_rules, rules_files
-from codex_multitool.escalation.decide import Judgement
+from codex_multitool.escalation.judgement import Judgement
 from codex_multitool.execpolicy.parser import Source, parse
 from codex_multitool.execpolicy.rules import Policy, RulesError
 from codex_multitool.running.configured import configured, workspace

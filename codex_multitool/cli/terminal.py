@@ -8,8 +8,8 @@ import termios
 import time
 
 from codex_multitool.cli.exec_tree import one_line
-from codex_multitool.escalation.context import Question
 from codex_multitool.escalation.protected import told
+from codex_multitool.escalation.question import Question
 from codex_multitool.loop import Event, Task, Wait
 from codex_multitool.running import quoting
 

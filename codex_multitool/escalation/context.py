@@ -12,14 +12,15 @@ from codex_multitool.escalation.decide import (
     Deny,
     Escalate,
     ExecRequest,
-    Judgement,
     Run,
     leaves,
     resolve,
     unless_agreed,
 )
 from codex_multitool.escalation.decide import Verdict as Decided
-from codex_multitool.escalation.protected import Change, told
+from codex_multitool.escalation.judgement import Judgement
+from codex_multitool.escalation.protected import told
+from codex_multitool.escalation.question import Question, Verdict
 from codex_multitool.escalation.surroundings import Surroundings
 from codex_multitool.escalation.watch import Finding, NoWatch, Watch
 from codex_multitool.launcher.spawn import Start
@@ -29,34 +30,6 @@ _MAX_ROUNDS = 4  # questions about one exec while protected names go on changing
 
 Settled = Run | Escalate | Deny
 Trace = Callable[[int, ExecRequest, Decided, Settled], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What a human is asked: the program, its argv and working directory, and why.
-
-    because: the rule or the danger. outside: whether it leaves the sandbox if accepted. changes:
-    what a sandboxed command did to protected names, and what an acceptance agrees to.
-    justification: the rule's, in its author's words.
-    """
-
-    program: str
-    argv: tuple[str, ...]
-    workdir: str
-    because: str
-    outside: bool
-    changes: tuple[Change, ...] = ()
-    justification: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What became of an exec, for the result of the call."""
-
-    program: str
-    argv: tuple[str, ...]
-    decision: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from os.path import basename
 
 from codex_multitool.escalation.dangerous import danger
+from codex_multitool.escalation.judgement import Judgement
 from codex_multitool.execpolicy.evaluate import judge, strictest
 from codex_multitool.execpolicy.rules import Decision, Policy, RuleMatch
 
@@ -31,21 +32,6 @@ class ExecRequest:
     interpreters: tuple[tuple[str, ...], ...] = ()
     untrusted: str | None = None
     replaceable: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """How to judge: the rules and the user's options."""
-
-    policy: Policy
-    preserve_program_paths: bool = False
-    ask_when_dangerous: bool = True
-
-    @property
-    def restricts(self) -> bool:
-        """Whether any rule forbids or asks."""
-        rules = (rule for rules in self.policy.rules.values() for rule in rules)
-        return any(rule.decision is not Decision.ALLOW for rule in rules)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from codex_multitool.escalation.context import Context, Settled, Verdict, conclude, settle
+from codex_multitool.escalation.context import Context, Settled, conclude, settle
 from codex_multitool.escalation.decide import (
     Deny,
     Escalate,
@@ -22,6 +22,7 @@ from codex_multitool.escalation.decide import (
     unfixed,
 )
 from codex_multitool.escalation.decide import Verdict as Decided
+from codex_multitool.escalation.question import Verdict
 from codex_multitool.interception.descriptors import say
 from codex_multitool.interception.escalate import escalate, request_of
 from codex_multitool.interception.exec_stop import Resumed, Steps, resume_checked

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from codex_multitool.escalation.broker import Broker
 from codex_multitool.escalation.caller import OwnShell, parent
-from codex_multitool.escalation.context import Context, Question, Settled, Verdict
-from codex_multitool.escalation.decide import ExecRequest
+from codex_multitool.escalation.context import Context, Settled
+from codex_multitool.escalation.decide import Ask, Deny, Escalate, ExecRequest
 from codex_multitool.escalation.decide import Verdict as Decided
+from codex_multitool.escalation.question import Question, Verdict
 from codex_multitool.escalation.watch import NoWatch
 from codex_multitool.interception.listener import Listener
 from codex_multitool.interception.supervisor import Supervisor
@@ -77,7 +78,7 @@ class Judging:
         means, order, settings = self._means, self._order, self._means.settings
         return Context(
             judgement=settings.judgement,
-            surroundings=settings.surroundings,
+            surroundings=means.surroundings,
             start=means.starter.start,
             loop=means.loop,
             ask=self._ask,
@@ -110,7 +111,27 @@ class Judging:
         above = pid
         while (above := parent(above)) > 1 and above != keeper and len(parents) < _MOST_PARENTS:
             parents.append(above)
-        self._means.front.tell(protocol.Traced(pid, tuple(parents), request, decided, settled))
+        match settled:
+            case Escalate(rule=reason):
+                decision = "escalate"
+            case Deny(reason=reason):
+                decision = "deny"
+            case _:
+                decision, reason = "run", settled.note or ""
+        asks = decided if isinstance(decided, Ask) else None
+        self._means.front.tell(
+            protocol.Traced(
+                pid,
+                tuple(parents),
+                request.programs[0],
+                request.argv,
+                decision,
+                reason,
+                because=asks.because if asks else None,
+                outside=asks is not None and isinstance(asks.accepted, Escalate),
+                trusted=request.untrusted is None,
+            )
+        )
         if self._exits is not None:
             self._exits.follow(pid)
 

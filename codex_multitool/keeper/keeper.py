@@ -13,7 +13,7 @@ from codex_multitool.interception.waiting import Children
 from codex_multitool.keeper import protocol
 from codex_multitool.keeper.command import Command
 from codex_multitool.keeper.front import Front
-from codex_multitool.keeper.means import Means
+from codex_multitool.keeper.means import Means, surroundings
 from codex_multitool.keeper.processes import Processes
 from codex_multitool.keeper.signals import Signals
 from codex_multitool.keeper.spawners import Spawners
@@ -48,6 +48,7 @@ class Keeper:
             loop,
             self._front,
             settings,
+            surroundings(settings.environments),
             self._spawners,
             starter,
             self._processes,

@@ -2,12 +2,14 @@
 
 from typing import NamedTuple
 
+from codex_multitool.escalation.surroundings import Surroundings
 from codex_multitool.interception.waiting import Children
 from codex_multitool.keeper.front import Front
 from codex_multitool.keeper.processes import Processes
 from codex_multitool.keeper.spawners import Spawners
 from codex_multitool.launcher.start import Starter
 from codex_multitool.loop import Loop
+from codex_multitool.running.configured import Environments
 from codex_multitool.running.settings import Settings
 
 
@@ -17,7 +19,15 @@ class Means(NamedTuple):
     loop: Loop
     front: Front
     settings: Settings
+    surroundings: Surroundings
     spawners: Spawners
     starter: Starter
     processes: Processes
     children: Children
+
+
+def surroundings(environments: Environments) -> Surroundings:
+    """The environments of programs outside."""
+    own, shell, keep, drop = environments
+    withheld = {name: value for name, value in own.items() if name not in shell}
+    return Surroundings(own, withheld=withheld, keep=keep, drop=drop)

@@ -14,9 +14,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from codex_multitool.escalation.context import Question, Settled, Verdict
-from codex_multitool.escalation.decide import ExecRequest
-from codex_multitool.escalation.decide import Verdict as Decided
+from codex_multitool.escalation.question import Question, Verdict
 from codex_multitool.keeper.outcome import Outcome
 from codex_multitool.running.settings import Settings
 from codex_multitool.sandbox.policy import SandboxPolicy
@@ -199,13 +197,22 @@ class Recorded(NamedTuple):
 
 
 class Traced(NamedTuple):
-    """An exec. parents: the processes above, from its parent to the keeper."""
+    """An exec. parents: the processes above, from its parent to the keeper. program: its path.
+
+    decision, reason: as of a Verdict, perhaps without a reason. because: why a human is asked,
+    if one is; outside: whether it then leaves the sandbox. trusted: whether a rule could lift
+    the program out of the sandbox.
+    """
 
     pid: int
     parents: tuple[int, ...]
-    request: ExecRequest
-    decided: Decided
-    settled: Settled
+    program: str
+    argv: tuple[str, ...]
+    decision: str
+    reason: str
+    because: str | None
+    outside: bool
+    trusted: bool
 
 
 class Exited(NamedTuple):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from codex_multitool.escalation.context import Verdict
+from codex_multitool.escalation.question import Verdict
 from codex_multitool.keeper.outcome import Decision
 
 _MAX_NOTES = 50

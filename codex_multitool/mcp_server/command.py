@@ -12,8 +12,8 @@ from typing import Any
 
 import trio
 
-from codex_multitool.escalation import context
 from codex_multitool.escalation.protected import told
+from codex_multitool.escalation.question import Question as Asked
 from codex_multitool.keeper.outcome import Outcome
 from codex_multitool.keeper.protocol import (
     Agree,
@@ -169,7 +169,7 @@ class Command:
     async def _answer(self, number: int, value: Any, descriptors: Sequence[int] = ()) -> None:
         await self._keeper.send(Answer(number, value, bool(descriptors)), descriptors)
 
-    async def _ask(self, number: int, question: context.Question, scope: trio.CancelScope) -> None:
+    async def _ask(self, number: int, question: Asked, scope: trio.CancelScope) -> None:
         try:
             with scope:
                 answer = await self._asker.ask(_as_asked(question))
@@ -202,7 +202,7 @@ class Command:
             await self._answer(number, (0, error.strerror))
 
 
-def _as_asked(question: context.Question) -> calls.Question:
+def _as_asked(question: Asked) -> calls.Question:
     return calls.Question(
         question.program,
         question.argv,

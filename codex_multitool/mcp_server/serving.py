@@ -7,7 +7,7 @@ from contextlib import closing
 
 import trio
 
-from codex_multitool.escalation.decide import Judgement
+from codex_multitool.escalation.judgement import Judgement
 from codex_multitool.mcp_server.calls import Asker, CommandResult, CommandSpec, Run
 from codex_multitool.mcp_server.keepers import Keepers
 from codex_multitool.mcp_server.opening import ENDING, Opening

@@ -17,12 +17,12 @@ from codex_multitool.escalation.decide import (
     Deny,
     Escalate,
     ExecRequest,
-    Judgement,
     Run,
     Verdict,
     decide,
 )
 from codex_multitool.escalation.identity import absolute, exec_request, named_request
+from codex_multitool.escalation.judgement import Judgement
 from codex_multitool.escalation.shell_script import simple_commands
 from codex_multitool.escalation.unwrap import unwrap
 from codex_multitool.interception.resolve import View

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from codex_multitool.config.configuration import Limits
-from codex_multitool.escalation.decide import Judgement
-from codex_multitool.escalation.surroundings import Surroundings
+from codex_multitool.escalation.judgement import Judgement
 from codex_multitool.running.choice import Choice
 from codex_multitool.running.configured import Environments
 
@@ -19,10 +18,14 @@ class Settings(NamedTuple):
     shell: str
     wrapper: str | None
     judgement: Judgement
-    environment: Mapping[str, str]
-    surroundings: Surroundings
+    environments: Environments
     limits: Limits = Limits()
     own_mounts: bool = False
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Of commands."""
+        return self.environments.shell
 
 
 def settings(
@@ -34,19 +37,4 @@ def settings(
     own_mounts: bool,
 ) -> Settings:
     """The settings. own_mounts: as of Settings."""
-    return Settings(
-        shell=choice.shell,
-        wrapper=choice.wrapper,
-        judgement=judgement,
-        environment=environments.shell,
-        surroundings=_surroundings(environments),
-        limits=limits,
-        own_mounts=own_mounts,
-    )
-
-
-def _surroundings(environments: Environments) -> Surroundings:
-    """The environments of escalated programs."""
-    own, shell, keep, drop = environments
-    withheld = {name: value for name, value in own.items() if name not in shell}
-    return Surroundings(own, withheld=withheld, keep=keep, drop=drop)
+    return Settings(choice.shell, choice.wrapper, judgement, environments, limits, own_mounts)

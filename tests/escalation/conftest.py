@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from codex_multitool.escalation.caller import OwnShell
-from codex_multitool.escalation.context import Context, Question, Verdict
-from codex_multitool.escalation.decide import Judgement
+from codex_multitool.escalation.context import Context
+from codex_multitool.escalation.judgement import Judgement
+from codex_multitool.escalation.question import Question, Verdict
 from codex_multitool.escalation.surroundings import Surroundings
 from codex_multitool.escalation.watch import NoWatch, Watch
 from codex_multitool.execpolicy.rules import Decision, Policy, PrefixRule

@@ -9,11 +9,11 @@ from codex_multitool.escalation.decide import (
     Deny,
     Escalate,
     ExecRequest,
-    Judgement,
     Run,
     decide,
     resolve,
 )
+from codex_multitool.escalation.judgement import Judgement
 from codex_multitool.execpolicy.parser import Source, parse
 
 RULES = """

@@ -7,17 +7,17 @@ from types import MappingProxyType
 
 import pytest
 
-from codex_multitool.escalation.context import Question, Verdict
 from codex_multitool.escalation.decide import (
     Ask,
     Deny,
     Escalate,
     ExecRequest,
-    Judgement,
     Run,
     decide,
 )
+from codex_multitool.escalation.judgement import Judgement
 from codex_multitool.escalation.protected import WROTE, Change
+from codex_multitool.escalation.question import Question, Verdict
 from codex_multitool.escalation.watch import Finding
 from codex_multitool.execpolicy.parser import Source, parse
 from codex_multitool.execpolicy.rules import Policy

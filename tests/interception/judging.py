@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from codex_multitool.escalation.caller import OwnShell
-from codex_multitool.escalation.context import Context, Question, Verdict
-from codex_multitool.escalation.decide import Judgement
+from codex_multitool.escalation.context import Context
+from codex_multitool.escalation.judgement import Judgement
+from codex_multitool.escalation.question import Question, Verdict
 from codex_multitool.escalation.surroundings import Surroundings
 from codex_multitool.execpolicy.parser import Source, parse
 from codex_multitool.interception.precedents import Precedents

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from codex_multitool.escalation.context import Question
-from codex_multitool.escalation.decide import ExecRequest, Judgement, decide
+from codex_multitool.escalation.decide import ExecRequest, decide
 from codex_multitool.escalation.decide import Verdict as Decided
+from codex_multitool.escalation.judgement import Judgement
+from codex_multitool.escalation.question import Question
 from codex_multitool.interception import supervisor
 from codex_multitool.interception.listener import Notification
 from codex_multitool.loop import Event, Task, Wait

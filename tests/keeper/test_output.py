@@ -3,6 +3,7 @@
 import json
 import re
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -56,6 +57,15 @@ def test_what_counts_is_what_a_model_is_given() -> None:
     assert captured([b'"' * (SIZE // 2)])[0].left_out == 0
     output, rest = captured([b'"' * (SIZE // 2 + 1)])
     assert (output.left_out, len(rest)) == (1, SIZE // 2 + 1)
+
+
+@given(data=st.binary(max_size=40))
+@example(bytes(range(256)))
+def test_it_is_counted_as_json_spells_it(data: bytes) -> None:
+    spelled = len(msgspec.json.encode(data.decode(errors="replace"))) - 2
+    assert captured([data], size=spelled + spelled % 2)[0].left_out == 0
+    if spelled > 2:
+        assert captured([data], size=(spelled - 1) // 2 * 2)[0].left_out > 0
 
 
 @settings(max_examples=300)

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 import pytest
 import trio
 
-from codex_multitool.escalation.decide import Judgement
-from codex_multitool.escalation.surroundings import Surroundings
+from codex_multitool.escalation.judgement import Judgement
 from codex_multitool.execpolicy.parser import Source, parse
 from codex_multitool.keeper import zygote
 from codex_multitool.mcp_server.calls import (
@@ -27,6 +26,7 @@ from codex_multitool.mcp_server.keepers import Keepers
 from codex_multitool.mcp_server.output_files import OutputFiles
 from codex_multitool.mcp_server.shell import ShellTool
 from codex_multitool.mcp_server.state import SandboxState
+from codex_multitool.running.configured import Environments
 from codex_multitool.running.probe import Probe
 from codex_multitool.running.settings import Settings
 from codex_multitool.sandbox.policy import SandboxPolicy
@@ -166,9 +166,9 @@ class Bench:
             **self.environment,
         }
         policy = parse([Source("test.rules", self.rules)])
-        surroundings = Surroundings(environment)
+        environments = Environments(environment, environment)
         judgement = Judgement(policy)
-        found = Settings(self.way.shell, self.way.wrapper, judgement, environment, surroundings)
+        found = Settings(self.way.shell, self.way.wrapper, judgement, environments)
         return found._replace(own_mounts=self.own_mounts)
 
     def run(self, scenario: Callable[[Tool], Awaitable[T]]) -> T:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from codex_multitool.cli.expectations import EXPLAINED
 from codex_multitool.cli.explain import to_object
 from codex_multitool.cli.judging import answer_of
-from codex_multitool.escalation.decide import Judgement
+from codex_multitool.escalation.judgement import Judgement
 from codex_multitool.execpolicy.parser import Source, parse
 from codex_multitool.running.judged import ASK, DENY, ESCALATE, NONE, RUN, Judge, strictest
 
