@@ -110,9 +110,8 @@ class Shell:
             case (words.ENDED, status, _):
                 self._end(status)
             case (words.NOT_STARTED, number, name):
-                what = f"{name}: " if name else ""
-                text = f"{what}{os.strerror(number)}"
-                self.failure = NotStartedError(f"execve: {text}" if name else text, number)
+                text = f"{name or 'execve'}: {os.strerror(number)}"
+                self.failure = NotStartedError(text, number)
                 self._end(0)
             # Of one that has ended by now, only its end is left to be told.
             case (words.STARTED, pid, _) if not self.pid and parent(pid) in (0, self._spawner.pid):

@@ -203,7 +203,8 @@ def _serve(channel: socket.socket, cell: Cell, message: bytes, fds: list[int]) -
         told = marshal.loads(message if message != b"-" else _whole(fds))
         pid = _started(cell, told, fds)
     except OSError as error:
-        _say(channel, NOT_STARTED, error.errno or 0, str(error.filename or ""))
+        name = error.filename if isinstance(error.filename, str) else ""  # else the program's
+        _say(channel, NOT_STARTED, error.errno or 0, name)
         return
     finally:
         for fd in fds:

@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 class Command:
     """A command that `keeper` was ordered to run, to the end of its last process.
 
-    nursery: for what goes on after the result. guarding: if it may write anything protected.
+    nursery: for what goes on after the result.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Command:
         nursery: trio.Nursery,
         asker: Asker,
         file: OutputFile,
-        guarding: Guarding | None,
+        guarding: Guarding,
     ) -> None:
         self._keepers = keepers
         self._keeper = keeper
@@ -92,8 +92,7 @@ class Command:
 
     def _done(self, outcome: Outcome) -> Outcome:
         self._file.close(kept=outcome.file is not None)
-        if self._guarding is not None:
-            notes = self._guarding.notes(ended=self._over)
+        if notes := self._guarding.notes(ended=self._over):
             outcome = outcome._replace(notes=(*outcome.notes, *notes))
         if self._over:
             self._release()
@@ -130,8 +129,7 @@ class Command:
         for scope in self._questions.values():
             scope.cancel()
         self._file.close(kept=False)
-        if self._guarding is not None:
-            self._guarding.end()
+        self._guarding.end()
         if self._over:
             self._keepers.dismiss(self._keeper)
         else:
@@ -180,7 +178,6 @@ class Command:
             del self._questions[number]
 
     async def _guard(self, message: Look | Leaving | Returned | Agree) -> None:
-        assert self._guarding is not None, "nobody watches for this command"
         for number, value in await self._guarding.heed(message):
             await self._answer(number, value)
 

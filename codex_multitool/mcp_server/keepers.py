@@ -37,7 +37,7 @@ _IDLE_SECONDS = 30.0
 _SANDBOXES = 3  # for so many a keeper stays prepared
 # Made without more ado; what a processor is busy with may wait for another as well.
 _AT_ONCE = 2 * (os.cpu_count() or 1)
-_TICK_SECONDS = 0.003  # if none has come free for so long, more are made: about what making takes
+_TICK_SECONDS = 0.005  # if none has come free for so long, more are made: about what making takes
 
 
 class KeeperError(Exception):
@@ -264,11 +264,13 @@ class Keepers:
                 await trio.sleep(_TICK_SECONDS)
                 if self._freed != freed:
                     step = 1
+                elif self._growing:
+                    continue  # forks take as long as they take
                 elif self._line:
-                    self._make(min(step, len(self._line) - self._growing))
+                    self._make(min(step, len(self._line)))
                     step *= 2
                 else:
-                    self._make(int(not self._idle) - self._growing)
+                    self._make(int(not self._idle))
                     break
 
     def _make(self, count: int) -> None:

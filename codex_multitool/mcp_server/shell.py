@@ -93,20 +93,18 @@ class ShellTool:
 
     async def _ordered(self, spec: CommandSpec, state: SandboxState, asker: Asker) -> Command:
         sandbox = self._sandbox(state)
-        watch = LocalWatch(self._guard, sandbox.roots, spec.workdir) if sandbox.roots else None
+        watch = LocalWatch(self._guard, sandbox.roots, spec.workdir)
         try:
-            if watch is not None and self._settings.own_mounts:
+            if self._settings.own_mounts:
                 sandbox = sandbox._replace(mounts=tuple(watch.standing()))
             keeper = await self._keepers.give(self._order(spec, sandbox, asker))
         except BaseException:
-            if watch is not None:
-                watch.end()
+            watch.end()
             raise
-        if watch is not None:
-            watch.runs_below(keeper.pid)
-        guarding = None if watch is None else Guarding(watch, self._nursery)
+        watch.runs_below(keeper.pid)
         # What may write everything may write that, too.
         file = OutputFile(self._files, () if state.policy.full_write else self._untrusted)
+        guarding = Guarding(watch, self._nursery)
         return Command(self._keepers, keeper, self._nursery, asker, file, guarding)
 
     def _sandbox(self, state: SandboxState) -> Sandbox:
@@ -141,7 +139,8 @@ class ShellTool:
             writable=self._untrusted,
             timeout=spec.timeout_ms / 1000,
             size=asker.size,
-            watched=bool(sandbox.roots),
+            # Whatever it may write itself: others may have written what it obeys outside.
+            watched=True,
             lines=asker.progress is not None,
         )
 

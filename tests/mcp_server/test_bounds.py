@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from codex_multitool.launcher import pool
+from codex_multitool.mcp_server import keepers
 from codex_multitool.mcp_server.calls import ToolError
 from tests.mcp_server.tool import Bench, Tool, until
 
@@ -22,7 +22,7 @@ async def served_again(tool: Tool) -> None:
 def test_no_more_commands_leave_something_running_than_there_is_room_for(
     any_bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "_MAX_LAUNCHERS", 4)
+    monkeypatch.setattr(keepers, "_MAX_KEEPERS", 4)
 
     async def scenario(tool: Tool) -> None:
         released = any_bench.workdir / "released"
@@ -41,8 +41,8 @@ def test_no_more_commands_leave_something_running_than_there_is_room_for(
 def test_a_job_that_has_left_the_sandbox_since_its_call_ends_like_any_other(
     any_bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its launcher is free again: the next call gets the only one there may be."""
-    monkeypatch.setattr(pool, "_MAX_LAUNCHERS", 1)
+    """Its keeper is free again: the next call gets the only one there may be."""
+    monkeypatch.setattr(keepers, "_MAX_KEEPERS", 1)
     any_bench.rules = 'prefix_rule(pattern=["sh"])\n'
     done = any_bench.workdir / "done"
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 import pytest
 import trio
 
+from codex_multitool.keeper import whole_output
 from codex_multitool.mcp_server import output_files
 from codex_multitool.mcp_server.output_files import OutputFile, OutputFiles
 from codex_multitool.sandbox.policy import SandboxPolicy
@@ -111,6 +112,36 @@ def test_a_folder_that_the_command_could_write_is_not_used(bench: Bench) -> None
     bench.run(scenario)
 
 
+def test_at_its_bound_a_file_ends(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_files, "_STEP", 1 << 18)
+    monkeypatch.setattr(whole_output, "MAX_FILE", 1 << 20)
+    result = bench.call("head -c 2000000 /dev/zero | tr '\\0' x")
+    assert "the file with the output ends after 1 MiB" in result.notes
+
+
+def test_a_full_disk_is_told(any_bench: Bench) -> None:
+    cache = any_bench.folder / "cache"
+    cache.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", cache], check=False)
+    if not os.path.ismount(cache):
+        pytest.skip("mount(2) is not for us here")
+
+    async def scenario(tool: Tool) -> None:
+        result = await tool(COUNT)
+        assert result.file is None
+        assert result.notes == (
+            "what was left out of the output is in no file: No space left on device",
+        )
+        assert text_of((await tool("seq 1 4000")).file) == "".join(
+            f"{it}\n" for it in range(1, 4001)
+        )
+
+    try:
+        any_bench.run(scenario)
+    finally:
+        subprocess.run(["umount", cache], check=True)
+
+
 def filled(folder: Path, scenario: Callable[[OutputFiles], Awaitable[T]]) -> T:
     async def session() -> T:
         with closing(OutputFiles({"XDG_CACHE_HOME": str(folder)})) as files:
@@ -119,74 +150,66 @@ def filled(folder: Path, scenario: Callable[[OutputFiles], Awaitable[T]]) -> T:
     return trio.run(session)
 
 
-async def written(files: OutputFiles, *pieces: bytes) -> OutputFile:
+async def written(files: OutputFiles, data: bytes) -> str:
+    """The path of a file that somebody has written; raises OSError."""
     file = OutputFile(files, ())
-    for piece in pieces:
-        file.feed(piece)
-        if file.due:
-            await file.write()
-    await file.finish()
-    return file
+    try:
+        fd, path, room = await file.make()
+        with os.fdopen(fd, "wb") as opened:
+            while room < len(data):
+                room += await file.more()
+            opened.write(data)
+    except OSError:
+        file.close(kept=False)
+        raise
+    file.close(kept=True)
+    return path
 
 
-def exists(path: str | None) -> bool:
-    assert path is not None
+def exists(path: str) -> bool:
     return Path(path).exists()
 
 
-def content(file: OutputFile) -> bytes:
-    assert file.path is not None
-    return Path(file.path).read_bytes()
-
-
-def test_a_file_ends_at_its_bound_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(output_files, "_MAX_FILE", 1 << 20)
-
-    async def scenario(files: OutputFiles) -> None:
-        whole = await written(files, b"x" * (1 << 20))
-        assert (len(content(whole)), whole.note) == (1 << 20, "")
-        cut = await written(files, b"x" * (1 << 20), b"y")
-        assert (len(content(cut)), cut.note) == (
-            1 << 20,
-            "the file with the output ends after 1 MiB",
-        )
-
-    filled(tmp_path, scenario)
+def content(path: str) -> bytes:
+    return Path(path).read_bytes()
 
 
 def test_the_oldest_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_files, "_MAX_TOTAL", 1000)
+    monkeypatch.setattr(output_files, "_STEP", 300)
 
     async def scenario(files: OutputFiles) -> None:
         first, second, third = [await written(files, bytes([at]) * 400) for at in range(3)]
-        assert not exists(first.path)
+        assert not exists(first)
         assert (content(second), content(third)) == (b"\1" * 400, b"\2" * 400)
-        too_large = await written(files, b"x" * 1001)
-        assert too_large.path is None
-        assert "other outputs take all the room" in too_large.note
-        assert not exists(third.path)
-        assert content(await written(files, b"small")) == b"small"
+        with pytest.raises(OSError, match="other outputs take all the room"):
+            await written(files, b"x" * 1001)
+        assert not exists(third)
+        assert content(await written(files, b"x" * 1000)) == b"x" * 1000
 
     filled(tmp_path, scenario)
 
 
-def test_a_full_disk_is_told(tmp_path: Path) -> None:
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", tmp_path], check=False)
-    if not os.path.ismount(tmp_path):
-        pytest.skip("mount(2) is not for us here")
+def test_what_one_does_not_need_is_there_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_files, "_MAX_TOTAL", 1000)
+    monkeypatch.setattr(output_files, "_STEP", 400)
 
     async def scenario(files: OutputFiles) -> None:
-        file = await written(files, b"x" * (1 << 18))
-        assert file.path is None
-        assert file.note == "what was left out of the output is in no file: No space left on device"
-        assert content(await written(files, b"small")) == b"small"
+        paths = [await written(files, b"small") for _ in range(10)]
+        assert all(map(exists, paths))
+        waiting = [OutputFile(files, ()) for _ in range(2)]
+        made = [await file.make() for file in waiting]
+        assert [room for _, _, room in made] == [400, 400]
+        for file, (fd, path, _) in zip(waiting, made, strict=True):
+            os.close(fd)
+            file.close(kept=False)
+            assert not exists(path)
+        assert len(await written(files, b"x" * 800)) > 0
+        assert all(map(exists, paths))
 
-    try:
-        filled(tmp_path, scenario)
-    finally:
-        subprocess.run(["umount", tmp_path], check=True)
+    filled(tmp_path, scenario)
 
 
 def test_a_folder_that_is_not_ours_alone_is_not_used(tmp_path: Path) -> None:
@@ -194,13 +217,11 @@ def test_a_folder_that_is_not_ours_alone_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "codex-multitool/outputs").symlink_to("/etc")
 
     async def scenario(files: OutputFiles) -> None:
-        file = await written(files, b"x")
-        assert file.path is None or not file.path.startswith((str(tmp_path), "/etc"))
+        assert not (await written(files, b"x")).startswith((str(tmp_path), "/etc"))
         (tmp_path / "codex-multitool/outputs").unlink()
         (tmp_path / "codex-multitool/outputs").mkdir()
         (tmp_path / "codex-multitool/outputs").chmod(0o777)
-        file = await written(files, b"x")
-        assert file.path is None or not file.path.startswith(str(tmp_path))
+        assert not (await written(files, b"x")).startswith(str(tmp_path))
 
     filled(tmp_path, scenario)
 
@@ -209,10 +230,9 @@ KILLED = """
 import os, sys, trio
 from codex_multitool.mcp_server.output_files import OutputFile, OutputFiles
 async def main():
-    file = OutputFile(OutputFiles({"XDG_CACHE_HOME": sys.argv[1]}), ())
-    file.feed(b"left behind")
-    await file.finish()
-    print(file.path, flush=True)
+    fd, path, _ = await OutputFile(OutputFiles({"XDG_CACHE_HOME": sys.argv[1]}), ()).make()
+    os.write(fd, b"left behind")
+    print(path, flush=True)
     if sys.argv[2] == "wait":
         sys.stdin.read()
     os._exit(0)

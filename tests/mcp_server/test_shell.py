@@ -175,6 +175,9 @@ for _ in range(16):  # as many as the kernel stacks: landlock(7)
     policy = SandboxPolicy("workspace-write", network_access=True)
     enforce.restrict(enforce.prepare(policy, (str(bench.folder), "/dev", "/tmp")))
 """
+NO_LANDLOCK = """
+enforce._landlock = lambda: enforce._Landlock(absent="this kernel has none")
+"""
 TOO_FEW_DESCRIPTORS = """
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 run = bench.run
@@ -194,9 +197,10 @@ bench.run = starved
     ("obstacle", "why"),
     [
         (TOO_MANY_LAYERS, "/bin/bash in {folder}/work: sandbox: "),
-        (TOO_FEW_DESCRIPTORS, "the sandbox cannot be had: "),
+        (NO_LANDLOCK, "the sandbox cannot be had: this kernel has none; "),
+        (TOO_FEW_DESCRIPTORS, "/bin/bash in {folder}/work: no process can be started: "),
     ],
-    ids=["cannot be entered", "cannot be made"],
+    ids=["cannot be entered", "cannot be made", "has no keeper"],
 )
 def test_without_its_sandbox_a_command_does_not_run(
     tmp_path: Path, obstacle: str, why: str
