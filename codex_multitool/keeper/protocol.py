@@ -1,4 +1,4 @@
-"""What a keeper and its front say to each other — pure.
+"""What a keeper and its front say to each other.
 
 The front is the server, or `exec`: it holds what outlives a command. Both ends, and the zygote
 between them, are forks of one interpreter, so a message is a pickled value behind its length;

@@ -1,4 +1,4 @@
-"""What a program outside any sandbox is started with, and what is known of it then — pure."""
+"""What a program outside any sandbox is started with, and what is known of it then."""
 
 import signal
 from collections.abc import Callable, Sequence
