@@ -1,4 +1,4 @@
-"""LEAF: a program outside any sandbox by fork(2): for what posix_spawn(3) cannot give a child.
+"""A program outside any sandbox by fork(2): for what posix_spawn(3) cannot give a child.
 
 What runs in the child has no way back: a step that fails is told to the parent and ends the child.
 """

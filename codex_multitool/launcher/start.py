@@ -1,4 +1,4 @@
-"""LEAF: programs outside any sandbox: started as their callers would have, signalled, waited for.
+"""Programs outside any sandbox: started as their callers would have, signalled, waited for.
 
 By posix_spawn(3), which copies nothing; what the child is to have then is ours for a moment, since
 there is a single thread. What cannot be ours even for a moment takes a fork.

@@ -90,7 +90,7 @@ def gate(house: House) -> Iterator[int]:
     start = house.start
 
     def waiting(spawn: Spawn) -> Process:
-        script = (b"sh", b"-c", b'read line; exec "$@"', b"sh", *spawn.argv)
+        script = [b"sh", b"-c", b'read line; exec "$@"', b"sh", *spawn.argv]
         slowly = spawn._replace(path=b"/bin/sh", argv=script, program=None)
         return start(slowly._replace(descriptors=(*spawn.descriptors, (closed, 0))))
 
