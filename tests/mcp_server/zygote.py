@@ -8,8 +8,7 @@ from typing import Any
 import trio
 import trio.testing
 
-from codex_multitool.escalation.decide import Judgement
-from codex_multitool.escalation.surroundings import Surroundings
+from codex_multitool.escalation.judgement import Judgement
 from codex_multitool.execpolicy.parser import parse
 from codex_multitool.interception.rights import receive
 from codex_multitool.keeper.protocol import (
@@ -24,6 +23,7 @@ from codex_multitool.keeper.protocol import (
     encode,
 )
 from codex_multitool.mcp_server.keepers import Keeper, Keepers
+from codex_multitool.running.configured import Environments
 from codex_multitool.running.settings import Settings
 from codex_multitool.sandbox.policy import SandboxPolicy
 
@@ -34,7 +34,7 @@ FULL_ACCESS = Sandbox(SandboxPolicy("danger-full-access"), ())
 
 def settings() -> Settings:
     """Some."""
-    return Settings("/bin/sh", None, Judgement(parse([])), {}, Surroundings({}))
+    return Settings("/bin/sh", None, Judgement(parse([])), Environments({}, {}))
 
 
 def order(sandbox: Sandbox = READ_ONLY, command: str = ":") -> Order:
