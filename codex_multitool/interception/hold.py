@@ -197,16 +197,21 @@ def holds(tgid: int) -> bool:
 
 def bury() -> bool:
     """Reap what was abandoned; True while something is left, whose parents wait for it."""
+    if not _abandoned:
+        return False
     _abandoned[:] = [hold for hold in _abandoned if not isinstance(hold.poll(), Ended)]
     return bool(_abandoned)
+
+
+_executed, _interrupted = Stopped(Stop.EXECUTED), Stopped(Stop.INTERRUPTED)
 
 
 def _stopped(status: int) -> Stopped:
     event, number = status >> 8, status & 0x7F
     if event == PTRACE_EVENT_EXEC:
-        return Stopped(Stop.EXECUTED)
+        return _executed
     if event == PTRACE_EVENT_STOP:
-        return Stopped(Stop.INTERRUPTED)
+        return _interrupted
     return Stopped(Stop.SIGNAL, number)
 
 

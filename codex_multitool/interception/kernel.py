@@ -6,9 +6,6 @@ Success is judged by the return value; errno is read only after a failure.
 import ctypes
 import os
 import struct
-from collections.abc import Sequence
-from errno import ENOSYS
-from itertools import chain
 
 PTRACE_CONT = 7
 PTRACE_DETACH = 17
@@ -66,23 +63,18 @@ _openat2.restype = ctypes.c_long
 _openat2.argtypes = (
     *(ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t),
 )
-_readv = getattr(_libc, "process_vm_readv", None)
-if _readv is not None:
-    _readv.restype = ctypes.c_ssize_t
-    _readv.argtypes = (
-        *(ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong),
-        *(ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong),
-    )
+# Without argtypes, whose conversions take longer than the call, and with no errno to keep.
+_readv = getattr(ctypes.CDLL(None), "process_vm_readv", lambda *_: -1)
 # Made once: to make them takes longer than to read. One thread is the only one to.
+_info = ctypes.create_string_buffer(_SYSCALL_INFO.size)
 _here = ctypes.create_string_buffer(MOST_BYTES)
 _seen = memoryview(_here)
 _local = _Iovec(ctypes.addressof(_here), MOST_BYTES)
-_local_at = ctypes.addressof(_local)
+_local_at = ctypes.byref(_local)
 _remote = (_Iovec * MOST_PIECES)()
-_remote_at = ctypes.addressof(_remote)
+_pieces = [struct.Struct(f"={2 * count}Q") for count in range(MOST_PIECES + 1)]
+_remote_at = ctypes.byref(_remote)
 _ptrace = _libc.ptrace
-_ptrace.restype = ctypes.c_long
-_ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
 
 
 def system_call(name: str, number: int, *arguments: object) -> int:
@@ -95,31 +87,28 @@ def system_call(name: str, number: int, *arguments: object) -> int:
 
 
 def ptrace(request: int, tid: int, address: object = None, data: object = None) -> None:
-    """ptrace(2), the requests that answer only success or failure."""
+    """ptrace(2), the requests that answer only success or failure. Addresses are objects."""
     if _ptrace(request, tid, address, data) < 0:
         raise KernelError("ptrace", ctypes.get_errno())
 
 
-def process_vm_readv(tid: int, pieces: Sequence[tuple[int, int]]) -> bytes:
-    """process_vm_readv(2): what the process has at these (address, size), one after the other.
+def process_vm_readv(tid: int, *pieces: int) -> bytes:
+    """process_vm_readv(2): what the process has at these addresses, each followed by its size.
 
     At most MOST_PIECES, with MOST_BYTES of the whole. It ends short where one cannot be read; of a
-    piece within one page there is all or nothing.
+    piece within one page there is all or nothing. Where it is refused there is nothing at all.
     """
-    if _readv is None:
-        raise KernelError("process_vm_readv", ENOSYS)
-    struct.pack_into(f"={2 * len(pieces)}Q", _remote, 0, *chain.from_iterable(pieces))
-    size = _readv(tid, _local_at, 1, _remote_at, len(pieces), 0)
-    if size < 0:
-        raise KernelError("process_vm_readv", ctypes.get_errno())
-    return bytes(_seen[:size])
+    count = len(pieces) // 2
+    _pieces[count].pack_into(_remote, 0, *pieces)
+    size = _readv(tid, _local_at, 1, _remote_at, count, 0)
+    return bytes(_seen[:size]) if size > 0 else b""
 
 
 def ptrace_registers(tid: int) -> bytes:
     """PTRACE_GETREGSET of NT_PRSTATUS."""
     buffer = ctypes.create_string_buffer(_MOST_REGISTERS)
     vector = _Iovec(ctypes.addressof(buffer), len(buffer))
-    ptrace(PTRACE_GETREGSET, tid, _NT_PRSTATUS, ctypes.addressof(vector))
+    ptrace(PTRACE_GETREGSET, tid, _NT_PRSTATUS, ctypes.byref(vector))
     return buffer.raw[: vector.length]
 
 
@@ -127,14 +116,13 @@ def ptrace_set_registers(tid: int, registers: bytes) -> None:
     """PTRACE_SETREGSET of NT_PRSTATUS."""
     buffer = ctypes.create_string_buffer(registers, len(registers))
     vector = _Iovec(ctypes.addressof(buffer), len(buffer))
-    ptrace(PTRACE_SETREGSET, tid, _NT_PRSTATUS, ctypes.addressof(vector))
+    ptrace(PTRACE_SETREGSET, tid, _NT_PRSTATUS, ctypes.byref(vector))
 
 
 def stack_pointer(tid: int) -> int:
     """PTRACE_GET_SYSCALL_INFO of a stopped thread: its stack pointer, on every architecture."""
-    buffer = ctypes.create_string_buffer(_SYSCALL_INFO.size)
-    ptrace(PTRACE_GET_SYSCALL_INFO, tid, len(buffer), ctypes.addressof(buffer))
-    return int(_SYSCALL_INFO.unpack(buffer)[3])
+    ptrace(PTRACE_GET_SYSCALL_INFO, tid, _SYSCALL_INFO.size, _info)
+    return int(_SYSCALL_INFO.unpack_from(_info)[3])
 
 
 def leads(tid: int) -> bool:

@@ -46,9 +46,9 @@ class Memory:
 
     def ahead(self, addresses: Iterable[int]) -> None:
         """Read the pages that hold these addresses, or some of them, in one call."""
-        starts = {address & _START for address in addresses}.difference(self._pages)
+        starts = {address & _START for address in addresses} - self._pages.keys()
         if starts:
-            self._fetch(list(starts)[:MOST_PIECES])
+            self._fetch([*starts][:MOST_PIECES])
 
     def path(self, address: int) -> bytes:
         """A path name; OSError EFAULT, ENAMETOOLONG as the kernel would say."""
@@ -58,11 +58,13 @@ class Memory:
         """A vector of strings, argv or envp; OSError EFAULT, E2BIG."""
         strings = []
         pointers = self._pointers(address)
-        self.ahead(pointers)
-        for pointer in pointers:
+        for number, pointer in enumerate(pointers):
             # The usual string lies within a page that has been read, and most calls are for those.
-            offset = pointer & (_PAGE - 1)
-            page = self._pages.get(pointer - offset, b"")
+            start, offset = pointer & _START, pointer & (_PAGE - 1)
+            page = self._pages.get(start)
+            if page is None:
+                self.ahead(pointers[number : number + MOST_PIECES])
+                page = self._pages.get(start, b"")
             end = page.find(b"\0", offset)
             string = page[offset:end] if end >= 0 else self._string(pointer, MAX_ARG_STRLEN, E2BIG)
             strings.append(string)
@@ -139,10 +141,9 @@ class Memory:
 
     def _fetch(self, starts: Sequence[int]) -> bool:
         """Read pages, up to the first that cannot be read; False if that is the first."""
-        try:
-            text = process_vm_readv(self._tid, [(start, _PAGE) for start in starts])
-        except KernelError:
-            return False
+        pieces = [_PAGE] * (2 * len(starts))
+        pieces[::2] = starts
+        text = process_vm_readv(self._tid, *pieces)
         whole = range(0, len(text) - _PAGE + 1, _PAGE)
         for offset, start in zip(whole, starts, strict=False):
             self._pages.setdefault(start, text[offset : offset + _PAGE])

@@ -113,11 +113,11 @@ def stack_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exec_stop, "_by_identity", lambda *_: False)
 
 
-ENVIRONMENTS = {"none": 0, "some": 32, "many": 3000}
+ENVIRONMENTS = {"none": 0, "some": 32, "many": 1000}
 
 
 @pytest.mark.usefixtures("stack_alone")
-@pytest.mark.parametrize("words", [[], ["one"], ["", "", "two", ""], ["x" * 5000] * 15])
+@pytest.mark.parametrize("words", [[], ["one"], ["", "", "two", ""], ["x" * 5000] * 8])
 @pytest.mark.parametrize("variables", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
 def test_the_stack_shows_the_usual_exec(programs: Path, variables: int, words: list[str]) -> None:
     """A static program, and one with a loader."""

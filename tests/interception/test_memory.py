@@ -8,9 +8,9 @@ import os
 import re
 import struct
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from errno import E2BIG, EFAULT, ENAMETOOLONG, ENOSYS
+from errno import E2BIG, EFAULT, ENAMETOOLONG
 
 import pytest
 
@@ -26,14 +26,10 @@ _libc.mmap.restype = ctypes.c_size_t
 _libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
 
 
-def _refused(*_: object) -> bytes:
-    raise KernelError("process_vm_readv", ENOSYS)
-
-
 @pytest.fixture(params=["by call", "by file"])
 def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Memory]:
     if request.param == "by file":
-        monkeypatch.setattr(module, "process_vm_readv", _refused)
+        monkeypatch.setattr(module, "process_vm_readv", lambda *_: b"")
     opened = Memory(os.getpid())
     yield opened
     opened.close()
@@ -177,9 +173,9 @@ def test_path_and_pointers_come_in_one_call_and_strings_in_another(
 ) -> None:
     calls = []
 
-    def counted(tid: int, pieces: Sequence[tuple[int, int]]) -> bytes:
-        calls.append(len(pieces))
-        return process_vm_readv(tid, pieces)
+    def counted(tid: int, *pieces: int) -> bytes:
+        calls.append(len(pieces) // 2)
+        return process_vm_readv(tid, *pieces)
 
     monkeypatch.setattr(module, "process_vm_readv", counted)
     block = Block(20)
@@ -191,6 +187,29 @@ def test_path_and_pointers_come_in_one_call_and_strings_in_another(
     assert memory.path(path) == b"path"
     assert memory.vector(vector) == tuple(map(str, range(15)))
     assert calls == [2, 15]
+
+
+def test_many_strings_on_many_pages_are_read_by_the_block() -> None:
+    """No pointer is looked at again and again, however many there are."""
+    asked = []
+
+    class Watched(Memory):
+        def ahead(self, addresses: Iterable[int]) -> None:
+            addresses = list(addresses)
+            asked.append(len(addresses))
+            super().ahead(addresses)
+
+    block = Block(1010)
+    words = [block.start + n * PAGE for n in range(1000)]
+    tagged = [word | 1 << 60 for word in words] * 50
+    vector = block.vector(block.start + 1000 * PAGE, *words)
+    assert Watched(os.getpid()).vector(vector) == ("",) * 1000
+    assert (len(asked), max(asked)) == (32, 32)
+    asked.clear()
+    block = Block(110)
+    memory = Watched(os.getpid())
+    assert memory.vector(block.vector(block.start, *tagged)) == ("",) * 50_000
+    assert (len(asked), max(asked)) == (32, 32)
 
 
 def test_memory_that_may_not_be_looked_at_is_no_errno_of_the_callers() -> None:
