@@ -20,7 +20,7 @@ from codex_multitool.keeper.output import Capture, Output
 from codex_multitool.keeper.pipes import Pipes
 from codex_multitool.keeper.report import Report
 from codex_multitool.keeper.shell import Shell
-from codex_multitool.keeper.spawners import LostError, Spawner
+from codex_multitool.keeper.spawners import Spawner
 from codex_multitool.keeper.whole_output import WholeOutput
 from codex_multitool.launcher import spawner as words
 from codex_multitool.launcher import tree
@@ -131,13 +131,11 @@ class Command:
         for _ in range(2):
             if self._timed_out or self._told_to_end:
                 raise NotStartedError("it was ended before it had begun")
-            spawner = self._means.spawners.get(self._order.sandbox)
-            shell = self._ask(spawner)
-            if shell is not None:
-                # Timeouts and the like end it from here on.
-                yield Wait(event=shell.ended)
-                if not shell.lost:
-                    break
+            shell = self._ask(self._means.spawners.get(self._order.sandbox))
+            # Timeouts and the like end it from here on.
+            yield Wait(event=shell.ended)
+            if not shell.lost:
+                break
             yield from self._cleared()
         else:
             raise NotStartedError("the process that starts commands was ended, twice")
@@ -159,8 +157,8 @@ class Command:
             self._descriptors = self._pipes.write_ends()
         self._set_alarm()
 
-    def _ask(self, spawner: Spawner) -> Shell | None:
-        """The shell, asked of a spawner; None if that is gone."""
+    def _ask(self, spawner: Spawner) -> Shell:
+        """The shell, asked of a spawner."""
         means, order = self._means, self._order
         shell = Shell(
             means.loop,
@@ -181,12 +179,8 @@ class Command:
             [number for _, number in descriptors],
             order.ignored,
         )
-        try:
-            shell.start(request, [self._workdir, *(fd for fd, _ in descriptors)])
-        except LostError:
-            return None
-        finally:
-            judging.handed_over()
+        shell.start(request, [self._workdir, *(fd for fd, _ in descriptors)])
+        judging.handed_over()
         return shell
 
     def _cleared(self) -> Task[None]:

@@ -27,19 +27,17 @@ class Processes:
         One by one: what ptrace(2) has stopped would be told of, too, and belongs to who holds it.
         """
         left = False
-        spawners = self._spawners.kept()
         for pid in self._children():
-            if pid in spawners:
-                continue
             if holds(pid):
                 left = True
                 continue
             found, status = os.waitpid(pid, os.WNOHANG)
-            if not found:
-                left = left or not self._spawners.given_up(pid)
-            elif not self._spawners.reaped(pid):
+            if found:
+                self._spawners.ended(pid)
                 self._starter.ended(pid, status)
                 self._ended(pid, status)
+            elif pid not in self._spawners.alive:
+                left = True
         return left
 
     def _children(self) -> list[int]:
@@ -50,7 +48,7 @@ class Processes:
 
     def below(self) -> list[int]:
         """All of the commands' that can be seen now, parents before their children."""
-        spawners = self._spawners.kept()
+        spawners = self._spawners.alive
         try:
             return [it for it in tree.descendants(os.getpid()) if it not in spawners]
         except OSError:

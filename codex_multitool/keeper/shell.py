@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 
 from codex_multitool.escalation.caller import parent
 from codex_multitool.interception.listener import Notification
-from codex_multitool.keeper.spawners import Spawner
+from codex_multitool.keeper import pidfd
+from codex_multitool.keeper.spawners import LostError, Spawner
 from codex_multitool.launcher import spawner as words
 from codex_multitool.launcher.spawn import NotStartedError
 from codex_multitool.loop import Event, Loop, Timer
@@ -53,8 +54,12 @@ class Shell:
         self.ended = Event()
 
     def start(self, request: bytes, fds: Sequence[int]) -> None:
-        """Have it started. Raises LostError."""
-        self._spawner.tell(request, fds)
+        """Have it started."""
+        try:
+            self._spawner.tell(request, fds)
+        except LostError:
+            self.lose()
+            return
         self._loop.watch(self._spawner.number, self._heard)
         self._set_timer(_BEGIN_SECONDS, self.lose)
 
@@ -69,9 +74,11 @@ class Shell:
         return True
 
     def reaped(self, pid: int, status: int) -> None:
-        """A child was waited for, perhaps this one: its spawner has gone, then."""
+        """A child was waited for: its spawner, or this one, whose spawner has gone, then."""
         if pid == self.pid:
             self._end(status)
+        elif pid == self._spawner.pid and not self.ended.is_set:
+            self._orphaned()
 
     def signal(self, number: int) -> None:
         """Send its process group a signal, as soon as there is one, until it has ended."""
@@ -107,17 +114,43 @@ class Shell:
 
     def _heard(self, _: int) -> None:
         match self._spawner.hear():
-            case (words.ENDED, status, _):
+            case (words.ENDED, status, _) if self.pid and not self._exists():
                 self._end(status)
             case (words.NOT_STARTED, number, name):
                 text = f"{name or 'execve'}: {os.strerror(number)}"
                 self.failure = NotStartedError(text, number)
                 self._end(0)
-            # Of one that has ended by now, only its end is left to be told.
-            case (words.STARTED, pid, _) if not self.pid and parent(pid) in (0, self._spawner.pid):
+            case (words.STARTED, pid, _) if self._may_be(pid):
                 self._begin(pid)
             case _:
                 self.lose()
+
+    def _exists(self) -> bool:
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass  # a setuid program
+        return True
+
+    def _may_be(self, pid: int) -> bool:
+        """Whether this is what a spawner has started that has no listener to tell of it."""
+        if self.pid or self._spawner.listener is not None:
+            return False
+        # Of one that has ended by now, only its end is left to be told.
+        return parent(pid) in (0, self._spawner.pid)
+
+    def _orphaned(self) -> None:
+        """What a spawner leaves is our child, unless that has waited for it, and died upon it."""
+        if not self.pid:
+            self.lose()
+            return
+        try:
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            status = None if self._pidfd < 0 else pidfd.wait_status(self._pidfd)
+            self._end(signal.SIGKILL if status is None else status)
 
     def lose(self) -> None:
         """Its spawner is gone, or not to be trusted."""

@@ -143,15 +143,14 @@ class Spawners:
         self._settings = settings
         self._started_with = started_with
         self._kept: OrderedDict[object, Spawner] = OrderedDict()
-        self._ended: set[int] = set()
+        # The process ids of all that have not been waited for, those given up included.
+        self.alive: set[int] = set()
 
-    def kept(self) -> set[int]:
-        """The process ids of those that are there for the next command."""
-        return {kept.pid for kept in self._kept.values() if not kept.lost}
-
-    def given_up(self, pid: int) -> bool:
-        """Whether this is one that was, and has not been waited for."""
-        return pid in self._ended or any(it.pid == pid and it.lost for it in self._kept.values())
+    def ended(self, pid: int) -> None:
+        """A child was waited for: its number may be another's from now on."""
+        self.alive.discard(pid)
+        for kept in self._kept.values():
+            kept.lost = kept.lost or kept.pid == pid
 
     def get(self, sandbox: Sandbox) -> Spawner:
         """One for this sandbox as it is now.
@@ -167,12 +166,12 @@ class Spawners:
         key = sandbox.policy, roots, sandbox.mounts, limits
         found = self._kept.get(key)
         if found is not None and not found.fit():
-            self._close(self._kept.pop(key))
+            self._kept.pop(key).close()
             found = None
         if found is None:
             found = self._kept[key] = self._made(sandbox, limits)
             if len(self._kept) > _MOST:
-                self._close(self._kept.popitem(last=False)[1])
+                self._kept.popitem(last=False)[1].close()
         else:
             self._kept.move_to_end(key)
         return found
@@ -180,19 +179,7 @@ class Spawners:
     def close(self) -> None:
         """End all."""
         while self._kept:
-            self._close(self._kept.popitem()[1])
-
-    def reaped(self, pid: int) -> bool:
-        """A child was waited for; whether it was one that was given up."""
-        if not self.given_up(pid):
-            return False
-        self._ended.discard(pid)
-        return True
-
-    def _close(self, kept: Spawner) -> None:
-        if not kept.lost:
-            self._ended.add(kept.pid)
-        kept.close()
+            self._kept.popitem()[1].close()
 
     def _made(self, sandbox: Sandbox, limits: Sequence[tuple[int, int, int]]) -> Spawner:
         settings = self._settings
@@ -216,11 +203,10 @@ class Spawners:
             confinement.close()
         lacking = not_granted(confinement.status, sandbox.policy.writable_roots)
         try:
-            listener = _listener(channel)
+            listener = _listener(channel, wanted=cell.intercepted)
         except BaseException:
             channel.close()
             os.kill(pid, signal.SIGKILL)
-            self._ended.add(pid)
             raise
         confined = bool(confinement.filter)
         return Spawner(pid, channel, listener, lacking, confined=confined)
@@ -231,13 +217,14 @@ class Spawners:
         pid = os.fork()
         if pid == 0:
             spawner.be(cell, theirs, keeper, self._started_with)
+        self.alive.add(pid)
         theirs.close()
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             ours.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(_PATIENCE_SECONDS, 0))
         return pid, ours
 
 
-def _listener(channel: socket.socket) -> Listener | None:
+def _listener(channel: socket.socket, *, wanted: bool) -> Listener | None:
     """What a spawner hands over when it is confined; raises NotStartedError where it is not."""
     try:
         message, fds = receive(channel, spawner.WORD.size + spawner.MAX_TEXT, 1)
@@ -250,6 +237,8 @@ def _listener(channel: socket.socket) -> Listener | None:
         text = message[spawner.WORD.size :].decode(errors="replace") or "the spawner was ended"
         raise NotStartedError(f"{text}: {os.strerror(number)}" if number else text, number)
     if not fds:
+        if wanted:
+            raise NotStartedError("the spawner has no listener")
         return None
     machine = architecture(os.uname().machine)
     assert machine is not None, "no listener without an exec filter"
