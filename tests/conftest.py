@@ -1,5 +1,6 @@
 """What every test shares."""
 
+import gc
 import signal
 
 import pytest
@@ -10,6 +11,15 @@ settings.register_profile(
     "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("untimed")
+
+
+def pytest_collection_finish() -> None:
+    """What thousands of tests consist of stays: no look of the collector has to go through it.
+
+    That of a process that a test forks would copy it all.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
