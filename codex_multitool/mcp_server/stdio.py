@@ -42,11 +42,11 @@ class Stdio:
         A client that reads no more ends the session.
         """
         sender, queue = trio.open_memory_channel[bytes](math.inf)
-        answers = Answers(sender)
-        for message in self._unsent:
-            answers.send_nowait(message)
         try:
             with _Output(self._output) as output:
+                answers = Answers(sender, output.write_now)
+                for message in self._unsent:
+                    answers.send_nowait(message)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._write, output, queue, answers, nursery.cancel_scope)
                     async with sender:
@@ -73,17 +73,26 @@ class Stdio:
 
 
 class Answers:
-    """Messages on their way to the client: never refused, but who can wait should, for `room`."""
+    """Messages on their way to the client: never refused, but who can wait should, for `room`.
 
-    def __init__(self, queue: trio.MemorySendChannel[bytes]) -> None:
+    write_now: writes what goes without waiting, and returns the rest.
+    """
+
+    def __init__(
+        self, queue: trio.MemorySendChannel[bytes], write_now: Callable[[bytes], bytes]
+    ) -> None:
         self._queue = queue
+        self._write_now = write_now
         self._bytes = 0
         self._waiting = trio.lowlevel.ParkingLot()
 
     def send_nowait(self, message: bytes) -> None:
-        """Queue a message. Raises BrokenResourceError or ClosedResourceError at the end."""
-        self._queue.send_nowait(message)
-        self._bytes += len(message)
+        """Write a message, or queue it. Raises BrokenResourceError or ClosedResourceError."""
+        if not self._bytes:
+            message = self._write_now(message)
+        if message:
+            self._queue.send_nowait(message)
+            self._bytes += len(message)
 
     async def room(self) -> None:
         """Wait while too much waits for a client that does not read."""
@@ -167,9 +176,17 @@ class _Output:
         return self
 
     def __exit__(self, *_: object) -> None:
+        fd, self._fd = self._fd, -1  # whoever still has something to write must not meet another's
         if self._blocking:
-            os.set_blocking(self._fd, True)
-        os.close(self._fd)
+            os.set_blocking(fd, True)
+        os.close(fd)
+
+    def write_now(self, data: bytes) -> bytes:
+        """Write what goes without waiting; returns the rest, also if nobody will read it."""
+        try:
+            return data[os.write(self._fd, data) :]
+        except OSError:
+            return data
 
     async def write(self, data: bytes) -> None:
         """Write all of it; OSError when nobody will read it."""
