@@ -122,6 +122,8 @@ class Command:
                     await self._heard()
             except KeeperError:
                 pass
+            except Exception:
+                log.exception("a keeper is given up")
             finally:
                 self._release()
 
@@ -170,12 +172,19 @@ class Command:
     async def _ask(self, number: int, question: Asked, scope: trio.CancelScope) -> None:
         try:
             with scope:
-                answer = await self._asker.ask(_as_asked(question))
-                await self._answer(number, (answer.action, answer.reason))
+                await self._answer(number, await self._put(question))
         except KeeperError:
             pass  # who listens to it finds out
         finally:
             del self._questions[number]
+
+    async def _put(self, question: Asked) -> tuple[str, str | None]:
+        try:
+            answer = await self._asker.ask(_as_asked(question))
+        except Exception:
+            log.exception("a question was not put")
+            return "unavailable", "it could not be put"
+        return answer.action, answer.reason
 
     async def _guard(self, message: Look | Leaving | Returned | Agree) -> None:
         for number, value in await self._guarding.heed(message):

@@ -36,7 +36,7 @@ _KEPT = 2  # of them, how many stay when none comes
 _IDLE_SECONDS = 30.0
 _SANDBOXES = 3  # for so many a keeper stays prepared
 # Made without more ado; what a processor is busy with may wait for another as well.
-_AT_ONCE = 2 * (os.cpu_count() or 1)
+_AT_ONCE = 2 * len(os.sched_getaffinity(0))
 _TICK_SECONDS = 0.005  # if none has come free for so long, more are made: about what making takes
 
 

@@ -15,14 +15,14 @@ import pytest
 import trio
 import trio.testing
 
-from codex_multitool.mcp_server.stdio import Stdio
+from codex_multitool.mcp_server.stdio import Answers, Stdio
 from tests.mcp_server.conversation import PATIENCE, pipes, sockets
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
 PONG = b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
 
 
-async def echo(chunks: AsyncIterator[bytes], answers: trio.MemorySendChannel[bytes]) -> None:
+async def echo(chunks: AsyncIterator[bytes], answers: Answers) -> None:
     """A session that says everything back."""
     async for data in chunks:
         answers.send_nowait(data)
@@ -138,9 +138,7 @@ class TestWriting:
         thread = threading.Thread(target=read)
         thread.start()
 
-        async def talk(
-            chunks: AsyncIterator[bytes], answers: trio.MemorySendChannel[bytes]
-        ) -> None:
+        async def talk(chunks: AsyncIterator[bytes], answers: Answers) -> None:
             answers.send_nowait(b"x" * 5_000_000)
             answers.send_nowait(b"y" * 5_000_000)
             async for _ in chunks:
@@ -151,15 +149,32 @@ class TestWriting:
         thread.join(PATIENCE)
         assert received == [b"x" * 5_000_000 + b"y" * 5_000_000]
 
+    def test_what_comes_after_the_end_is_written_to_nobody(self, tmp_path: Path) -> None:
+        ours, (reader, writer) = pipes()
+        late: list[Answers] = []
+
+        async def leave(_: AsyncIterator[bytes], answers: Answers) -> None:
+            late.append(answers)
+
+        os.close(writer)
+        serve(ours, leave)
+        others = tmp_path / "others"
+        with descriptor(others, os.O_WRONLY | os.O_CREAT) as fd:
+            os.dup2(fd, ours[1])  # the number is another's now
+            with pytest.raises((trio.ClosedResourceError, trio.BrokenResourceError)):
+                late[0].send_nowait(b"late")
+            os.close(ours[1])
+        assert others.read_bytes() == b""
+        with open(reader, "rb") as output:
+            assert output.read() == b""
+
     @pytest.mark.parametrize("terminal", [False, True], ids=["pipe", "terminal"])
     def test_others_who_share_it_find_it_as_they_left_it(self, terminal: bool) -> None:
         reader, writer = pty.openpty() if terminal else os.pipe()
         shared = os.dup(writer)
         seen: list[bool] = []
 
-        async def look(
-            chunks: AsyncIterator[bytes], answers: trio.MemorySendChannel[bytes]
-        ) -> None:
+        async def look(chunks: AsyncIterator[bytes], answers: Answers) -> None:
             del chunks
             answers.send_nowait(b"hello")
             await trio.testing.wait_all_tasks_blocked()
@@ -189,7 +204,7 @@ streams = take_over()
 import trio
 from codex_multitool.mcp_server.conversation import Conversation
 from codex_multitool.mcp_server.server import Server
-from codex_multitool.mcp_server.stdio import Stdio
+from codex_multitool.mcp_server.stdio import Answers, Stdio
 from codex_multitool.mcp_server.words import Words
 
 async def run(spec, state, asker):

@@ -121,6 +121,7 @@ class Tool:
     workdir: Path
     mark: str
     nursery: trio.Nursery
+    defects: list[Exception] = field(default_factory=list)  # of who was asked
 
     async def __call__(
         self,
@@ -135,8 +136,16 @@ class Tool:
         """Call it; without a policy as before any state update."""
         given = {"workdir": str(self.workdir), "timeout_ms": 30_000, "login": False, **arguments}
         state = None if policy is None else SandboxState(policy, str(cwd or self.workdir))
+
+        async def asked(question: Question) -> Answer:
+            try:
+                return await ask(question)
+            except Exception as error:
+                self.defects.append(error)
+                raise
+
         return await self.shell.run(
-            CommandSpec(command, **given), state, Asker(ask, True, progress)
+            CommandSpec(command, **given), state, Asker(asked, True, progress)
         )
 
 
@@ -179,9 +188,12 @@ class Bench:
         async def session(keepers: Keepers) -> T:
             async with trio.open_nursery() as nursery:
                 with closing(OutputFiles({"XDG_CACHE_HOME": str(self.folder / "cache")})) as files:
-                    tool = ShellTool(settings, keepers, nursery, files)
-                    result = await scenario(Tool(tool, self.workdir, self.mark, nursery))
+                    shell = ShellTool(settings, keepers, nursery, files)
+                    tool = Tool(shell, self.workdir, self.mark, nursery)
+                    result = await scenario(tool)
                 nursery.cancel_scope.cancel()
+            for defect in tool.defects:
+                raise defect
             return result
 
         return with_keepers(settings, session)
