@@ -27,7 +27,11 @@ class Processes:
         One by one: what ptrace(2) has stopped would be told of, too, and belongs to who holds it.
         """
         left = False
-        for pid in self._children():
+        try:
+            children = self._own.pids()
+        except OSError:
+            return True  # no memory, or no descriptor: somebody asks again soon
+        for pid in children:
             if holds(pid):
                 left = True
                 continue
@@ -39,12 +43,6 @@ class Processes:
             elif pid not in self._spawners.alive:
                 left = True
         return left
-
-    def _children(self) -> list[int]:
-        try:
-            return self._own.pids()
-        except OSError:
-            return []  # no memory, or no descriptor: somebody asks again soon
 
     def below(self) -> list[int]:
         """All of the commands' that can be seen now, parents before their children."""
