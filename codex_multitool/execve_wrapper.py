@@ -156,8 +156,8 @@ def _restore_signals(server_pid: int) -> None:
     """Give the program the dispositions the shell gave us.
 
     Python ignores SIGPIPE and SIGXFSZ before any code of ours runs, so what exec passed on is lost
-    here; the parent shell still has it. Where the shell itself became this process its parent is
-    the server's launcher, whose own dispositions say nothing: the default is right.
+    here; the parent shell still has it. Where the shell itself became this process its parent may
+    be the server, whose own dispositions say nothing: the default is right.
     """
     ignored = 0
     parent = os.getppid()

@@ -238,7 +238,7 @@ class Served(Target):
 
     def own(self) -> frozenset[int]:
         """The server and what it keeps ready."""
-        names = ("codex-zygote", "codex-launcher")
+        names = ("codex-zygote", "codex-keeper", "codex-spawner")
         own = {self.client.process.pid}
         for process in marked(self.mark):
             try:

@@ -95,18 +95,18 @@ class TestNoProcessIsLeft:
             call.shell_result()
         _none_left(server)
 
-    @pytest.mark.skipif(os.geteuid() != 0, reason="launchers are closed to their user: not found")
-    def test_when_its_launcher_is_killed(self, mode: str, serve: Serve) -> None:
+    @pytest.mark.skipif(os.geteuid() != 0, reason="keepers are closed to their user: not found")
+    def test_when_its_keeper_is_killed(self, mode: str, serve: Serve) -> None:
         server = serve(mode, rules=RULES)
         call, _ = _begin(server)
-        launcher = next(
+        keeper = next(
             process.pid
             for process in marked(server.mark)
-            if Path(f"/proc/{process.pid}/comm").read_text() == "codex-launcher\n"
+            if Path(f"/proc/{process.pid}/comm").read_text() == "codex-keeper\n"
             and Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
         )
-        os.kill(launcher, signal.SIGKILL)
-        with pytest.raises(Exception, match="launcher"):
+        os.kill(keeper, signal.SIGKILL)
+        with pytest.raises(Exception, match="the process that ran this command was killed"):
             call.shell_result()
         wait_until(
             lambda: {process.pid for process in marked(server.mark)} <= server.own(),

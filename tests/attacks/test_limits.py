@@ -19,7 +19,7 @@ over_modes = pytest.mark.parametrize("mode", MODES)
 
 
 def _memory(server: Served) -> int:
-    """The server's own, in bytes; its launchers only fork."""
+    """The server's own, in bytes; what a keeper keeps goes with its command."""
     pages = Path(f"/proc/{server.client.process.pid}/statm").read_text().split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 

@@ -53,7 +53,7 @@ def handed_on(pid: int) -> set[int]:
 
 
 def own(box: Box, name: str) -> list[int]:
-    """The zygote, or the launchers, by name."""
+    """The zygote, the keepers, or their spawners, by name."""
     found = []
     for process in marked(box.mark):
         try:
@@ -109,23 +109,24 @@ def test_nothing_of_the_servers_is_open_in_anything_it_started(
     streams = (client.process.stdin, client.process.stdout)
     protocol = {os.readlink(f"/proc/self/fd/{it.fileno()}") for it in streams if it is not None}
     (zygote,) = own(box, "codex-zygote")
-    launchers = own(box, "codex-launcher")
-    assert len(launchers) >= 7
+    keepers, spawners = own(box, "codex-keeper"), own(box, "codex-spawner")
+    assert len(keepers) >= 7
+    assert len(spawners) >= 7
     shell = int((box.ws / "inside").read_text())
     inside = {0, 1, 2} if pairing.wrapper is None else {0, 1, 2, 197}
     assert set(descriptors(shell)) == inside
     assert set(descriptors(pid_of(box, "sleep 653"))) == {0, 1, 2, 7}
-    # The server's socket, and a pipe that tells of children; a launcher has one more for each
-    # process whose set-up it watches.
+    # The server's socket, and a pipe that tells of children.
     assert len(descriptors(zygote)) == 6
-    for pid in launchers:
-        assert len(descriptors(pid)) in (6, 7, 8)
-    for pid in (zygote, *launchers, shell, pid_of(box, "sleep 653")):
+    for pid in spawners:
+        assert len(descriptors(pid)) == 4  # its keeper's socket
+    for pid in (zygote, *keepers, *spawners, shell, pid_of(box, "sleep 653")):
         held = set(descriptors(pid).values())
         assert "/etc/passwd" not in held
         assert not held & protocol
-        assert not [it for it in held if "landlock" in it or "notify" in it]
-    for pid in (client.process.pid, zygote, *launchers):
+        assert not [it for it in held if "landlock" in it]
+        assert pid in keepers or not [it for it in held if "notify" in it]
+    for pid in (client.process.pid, zygote, *keepers, *spawners):
         assert handed_on(pid) - {9, 77} <= {0, 1, 2}
 
 
@@ -191,10 +192,11 @@ def test_no_process_of_the_user_may_look_into_ours() -> None:
 
 
 def tree(server: int) -> list[int]:
-    """The zygote and its launchers: below the server, and named so."""
+    """The zygote, its keepers and their spawners: below the server, and named so."""
+    ours = ("codex-zygote", "codex-keeper", "codex-spawner")
     found: list[int] = []
     parents = {server}
-    for _ in range(2):
+    for _ in range(3):
         below = set()
         for name in filter(str.isdecimal, os.listdir("/proc")):
             try:
@@ -202,7 +204,7 @@ def tree(server: int) -> list[int]:
             except OSError:
                 continue
             comm, fields = stat.partition("(")[2].rpartition(")")[::2]
-            if int(fields.split()[1]) in parents and comm in ("codex-zygote", "codex-launcher"):
+            if int(fields.split()[1]) in parents and comm in ours:
                 below.add(int(name))
         found += below
         parents = below

@@ -83,15 +83,16 @@ OTHER_CALLS = Class(
 )
 
 _ANCESTORS = """p=$PPID
-for level in launcher zygote server; do
-    case $(</proc/$p/comm) in codex-*) {act};; *) break;; esac
+for level in spawner keeper zygote server; do
+    case $(</proc/$p/comm) in {spared}) ;; codex-*) {act};; *) break;; esac
     p=$(sed -n 's/^PPid:\\t//p' /proc/$p/status)
 done
 """
 
 
-def _against_us(name: str, act: str, **more: Unpack[More]) -> Attack:
-    return replace(Attack(name, _ANCESTORS.format(act=act), REFUSED, REFUSED, bare=False), **more)
+def _against_us(name: str, act: str, spared: str = "none", **more: Unpack[More]) -> Attack:
+    script = _ANCESTORS.format(act=act, spared=spared)
+    return replace(Attack(name, script, REFUSED, REFUSED, bare=False), **more)
 
 
 _FULL = '{"type": "danger-full-access"}'
@@ -128,10 +129,11 @@ OURSELVES = Class(
 )  # fmt: skip
 
 SERVER = Class(
-    "the server, its launchers and their zygote",
+    "the server, its keepers and their zygote",
     (
-        _against_us("kill-the-server", "kill -KILL $p", abi=6),
-        _against_us("stop-the-server", "kill -STOP $p", abi=6),
+        # Their spawner is in the sandbox, too, and no loss.
+        _against_us("kill-the-server", "kill -KILL $p", "codex-spawner", abi=6),
+        _against_us("stop-the-server", "kill -STOP $p", "codex-spawner", abi=6),
         _against_us("starve-the-server", "prlimit --pid $p --nofile=0:0"),
         _against_us("oom-the-server", "echo 1000 >/proc/$p/oom_score_adj"),
         _against_us("write-to-the-server",
