@@ -13,6 +13,16 @@ settings.register_profile(
 settings.load_profile("untimed")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: begins early, or one worker would end up alone with it")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long ones first."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 def pytest_collection_finish() -> None:
     """What thousands of tests consist of stays: no look of the collector has to go through it.
 
