@@ -14,7 +14,7 @@ settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "long: begins early, or one worker would end up alone with it")
+    config.addinivalue_line("markers", "long: begins early, lest one worker be left alone with it")
 
 
 @pytest.hookimpl(trylast=True)
