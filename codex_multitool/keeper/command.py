@@ -213,7 +213,10 @@ class Command:
         if self._pipes is not None:
             yield Wait(event=self._pipes.ended, until=until)
             self._pipes.detach()
-        yield Wait(event=ending.over, until=until)
+        if self._told_to_end:
+            yield from ending.awaited()
+        else:
+            yield Wait(event=ending.over, until=until)
         if limit := ended_by(means.settings.limits, shell.status):
             self._report.note(limit)
         if order.traced:

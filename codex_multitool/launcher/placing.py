@@ -1,8 +1,10 @@
-"""LEAF: the descriptors of a program that is about to be started."""
+"""LEAF: what a program that is about to be started takes over: descriptors, ignored signals."""
 
+import _signal  # type: ignore[import-not-found]  # see start.py
 import fcntl
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 # As os.posix_spawn() takes them.
 Action = tuple[int, int, int] | tuple[int, int, str, int, int]
@@ -39,3 +41,14 @@ def actions(descriptors: Sequence[tuple[int, int]], opened: Callable[[int], None
         if standard not in targets
     ]
     return found
+
+
+@contextmanager
+def ignoring(numbers: Sequence[int]) -> Iterator[None]:
+    """Ignore these signals for a moment, as what is executed then does."""
+    before = {number: _signal.signal(number, _signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            _signal.signal(number, handler)

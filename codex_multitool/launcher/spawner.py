@@ -6,7 +6,6 @@ commands and is in their domain, so what it says is taken as an enemy's word; wh
 from its keeper alone.
 """
 
-import _signal  # type: ignore[import-not-found]  # see start.py
 import errno
 import marshal
 import os
@@ -25,9 +24,11 @@ from codex_multitool.interception.filter import exec_filter
 from codex_multitool.interception.kernel import KernelError
 from codex_multitool.interception.listener import install
 from codex_multitool.interception.rights import receive, send
+from codex_multitool.launcher import forked
 from codex_multitool.launcher.hardening import Limits
 from codex_multitool.launcher.mounts import bind, unshare_mounts
-from codex_multitool.launcher.placing import actions
+from codex_multitool.launcher.placing import actions, ignoring
+from codex_multitool.launcher.spawn import Spawn
 from codex_multitool.sandbox import enforce
 
 # What it says: a kind, a number, and perhaps a text. Each is one message.
@@ -142,11 +143,19 @@ def _limit(cell: Cell, started_with: Limits) -> None:
     if cell.confinement.ruleset is not None or cell.confinement.filter:
         # A core file would show what a command read to whoever can read the workspace.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for kind, *wanted in cell.limits:
-        # A hard limit above ours cannot be had without privilege: setrlimit(2).
+    for kind, soft, hard in _to_be_had(cell.limits):
+        if kind != resource.RLIMIT_NOFILE:
+            resource.setrlimit(kind, (soft, hard))
+
+
+def _to_be_had(limits: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """A hard limit above ours cannot be had without privilege: setrlimit(2)."""
+    found = []
+    for kind, *wanted in limits:
         most = _finite(resource.getrlimit(kind)[1])
         soft, hard = (min(_finite(limit), most) for limit in wanted)
-        resource.setrlimit(kind, (_kernel(soft), _kernel(hard)))
+        found.append((kind, _kernel(soft), _kernel(hard)))
+    return found
 
 
 def _finite(limit: int) -> int:
@@ -226,29 +235,27 @@ def _whole(fds: list[int]) -> bytes:
 def _started(cell: Cell, told: Any, fds: list[int]) -> int:
     argv, more_environment, targets, ignored = told
     workdir, *sources = fds
-    before: list[tuple[int, Any]] = []
+    environment = {**cell.environment, **more_environment}
+    descriptors = list(zip(sources, targets, strict=True))
+    # It must not bind us: what is given to a command may have a higher number.
+    limits = [it for it in _to_be_had(cell.limits) if it[0] == resource.RLIMIT_NOFILE]
     with ExitStack() as stack:
         _go_to(workdir, anew=bool(cell.mounts))
         stack.callback(os.chdir, "/")
+        if limits:
+            here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, here)
+            spawn = Spawn(argv[0], argv, environment, here, descriptors)
+            return forked.start(spawn._replace(limits=limits, ignored=ignored), ())
 
         def opened(fd: int) -> None:
             stack.callback(os.close, fd)
 
-        placed = actions(list(zip(sources, targets, strict=True)), opened)
-        for number in ignored:
-            before.append((number, _signal.signal(number, _signal.SIG_IGN)))
-        try:
-            return os.posix_spawn(
-                argv[0],
-                argv,
-                {**cell.environment, **more_environment},
-                file_actions=placed,
-                setsid=True,
-                setsigmask=(),
-            )
-        finally:
-            for number, handler in before:
-                _signal.signal(number, handler)
+        placed = actions(descriptors, opened)
+        stack.enter_context(ignoring(ignored))
+        return os.posix_spawn(
+            argv[0], argv, environment, file_actions=placed, setsid=True, setsigmask=()
+        )
 
 
 def _go_to(workdir: int, *, anew: bool) -> None:

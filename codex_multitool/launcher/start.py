@@ -9,12 +9,12 @@ import _signal  # type: ignore[import-not-found]
 import errno
 import os
 import resource
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from codex_multitool.launcher import forked
 from codex_multitool.launcher.hardening import Limits
-from codex_multitool.launcher.placing import actions, first_free, moved
+from codex_multitool.launcher.placing import actions, first_free, ignoring, moved
 from codex_multitool.launcher.spawn import AS_OURS, NotStartedError, Process, Spawn
 
 NO_PROCESS = "no process can be started"  # what fork(2) and all it takes is called to people
@@ -97,7 +97,7 @@ def _vforked(spawn: Spawn, started_with: Limits) -> int:
                 stack.callback(os.set_inheritable, program, False)
         os.fchdir(spawn.workdir)
         stack.callback(os.chdir, "/")
-        for context in (_umask(spawn.umask), _limits(started_with), _ignoring(spawn.ignored)):
+        for context in (_umask(spawn.umask), _limits(started_with), ignoring(spawn.ignored)):
             stack.enter_context(context)
         pid = os.posix_spawn(
             path,
@@ -143,13 +143,3 @@ def _limits(started_with: Limits) -> Iterator[None]:
     finally:
         for kind, soft, hard in before:
             resource.setrlimit(kind, (soft, hard))
-
-
-@contextmanager
-def _ignoring(numbers: Sequence[int]) -> Iterator[None]:
-    before = {number: _signal.signal(number, _signal.SIG_IGN) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            _signal.signal(number, handler)

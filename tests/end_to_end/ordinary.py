@@ -20,11 +20,12 @@ from tests.end_to_end.rig import ROOT, Box, Pairing, make_box, server_command
 USER = 65534 if os.geteuid() == 0 else os.geteuid()
 
 _START = """
-import os, sys
+import os, sys, tomllib
 import prctl
 sys.path.insert(0, {root!r})
 from codex_multitool import roles
 from codex_multitool.execpolicy import engine
+from codex_multitool.keeper import forking
 from codex_multitool.mcp_server import command_line, main, serving, starting
 from codex_multitool.running import trial
 if os.geteuid() == 0:
