@@ -8,16 +8,18 @@ import shlex
 import socket
 import stat
 import sys
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from codex_multitool import roles
 from codex_multitool.cli import exec_tree, learn
 from codex_multitool.cli.colours import coloured
-from codex_multitool.cli.exec_lessons import Lessons, NotRunError
+from codex_multitool.cli.exec_lessons import Lessons
+from codex_multitool.cli.exec_options import Options
 from codex_multitool.cli.exec_record import Record
+from codex_multitool.cli.exec_start import NotRunError
 from codex_multitool.cli.foreground import TIMED_OUT, Command, Foreground, hired
 from codex_multitool.cli.main import CANNOT_START
-from codex_multitool.cli.overrides import refuse_both, stated_here
+from codex_multitool.cli.stated import refuse_both, stated_here
 from codex_multitool.cli.terminal import Human
 from codex_multitool.config.configuration import Config
 from codex_multitool.config.errors import ConfigError
@@ -44,33 +46,7 @@ from codex_multitool.sandbox.policy import WORKSPACE_WRITE, writable_roots
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The command line of `exec`, checked. cwd: absolute. timeout: seconds, perhaps inf.
-
-    mode, intercept, shell: None for what is configured. shell_named: whether it is an option,
-    not the environment that says so. result_fd: where the JSON goes, if anywhere. accept_writable:
-    that the command may write our own files. ignored: signals that the command shall ignore.
-    """
-
-    words: tuple[str, ...]
-    cwd: str
-    mode: str | None
-    overrides: tuple[str, ...]
-    rules: tuple[str, ...]
-    intercept: str | None
-    shell: str | None
-    shell_named: bool
-    timeout: float
-    tree: bool
-    result_fd: int | None
-    learn: str | None
-    accept_writable: bool
-    ignored: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
+class Setup(NamedTuple):
     """Options and configuration made one. workspace: what workspace-write opens; may be empty.
 
     own: what the command may not write.
@@ -85,10 +61,11 @@ class Setup:
 
 
 def run(options: Options, zygote: socket.socket, probe: Probe, engine: Engine | None) -> int:
-    """Run the command; returns the exit status. Raises NotRunError, and click.UsageError.
+    """Run the command; returns the exit status. Raises NotRunError, and StatedTwiceError.
 
     probe, engine: begun for this.
     """
+    logging.basicConfig(format=f"{roles.CLI} exec: %(levelname)s: %(message)s")
     record = Record(every=options.tree or options.learn is not None)
     try:
         setup = _set_up(options, record, probe, engine)
@@ -115,7 +92,7 @@ def run(options: Options, zygote: socket.socket, probe: Probe, engine: Engine | 
 
 def _set_up(options: Options, record: Record, probe: Probe, engine: Engine | None) -> Setup:
     """What is in force: the options, then the configuration. Raises StartError, ConfigError."""
-    config, environments = configured(options.cwd, options.overrides)
+    config, environments = configured(options.directory, options.overrides)
     for warning in config.warnings:
         log.warning("%s", warning)
     refuse_both(config, "--sandbox", options.mode, "sandbox_mode")
@@ -138,11 +115,11 @@ def _set_up(options: Options, record: Record, probe: Probe, engine: Engine | Non
     )
     for warning in judgement.policy.warnings:
         log.warning("%s", warning)
-    place = options.cwd
+    place = options.directory
     if options.mode is None and config.policy().kind == WORKSPACE_WRITE:
-        place, why_none = workspace(os.path.realpath(options.cwd))
+        place, why_none = workspace(os.path.realpath(options.directory))
         if why_none is not None:
-            record.note(f"{options.cwd} is not writable: {why_none}")
+            record.note(f"{options.directory} is not writable: {why_none}")
     choice = choose(interception, probe.refusal)
     if choice.notice is not None:
         record.note(choice.notice)
@@ -167,7 +144,7 @@ def _run(
     )
     command = Command(
         words=_argv(found.shell, options.words),
-        cwd=options.cwd,
+        cwd=options.directory,
         workspace=setup.workspace,
         policy=setup.config.policy(options.mode),
         timeout=options.timeout,

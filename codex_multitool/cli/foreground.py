@@ -5,11 +5,10 @@ import signal
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from codex_multitool.cli.exec_lessons import NotRunError
 from codex_multitool.cli.exec_record import Record
+from codex_multitool.cli.exec_start import NotRunError
 from codex_multitool.cli.terminal import UNAVAILABLE, Human
 from codex_multitool.escalation.guard import Guard
 from codex_multitool.escalation.local_watch import LocalWatch
@@ -31,8 +30,7 @@ _PASSED_ON = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH, signal.SIGUSR1, si
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """What is to be run. words: argv of the shell. workspace: what workspace-write opens, or empty.
 
     timeout: seconds, perhaps inf. ignored: signals that it is to ignore. traced: whether each of
