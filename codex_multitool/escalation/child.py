@@ -4,8 +4,8 @@ import os
 import resource
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from errno import ENOENT
+from typing import NamedTuple
 
 from codex_multitool.escalation import wire
 from codex_multitool.escalation.caller import Inherited
@@ -23,8 +23,7 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 _NO_CORE = ((resource.RLIMIT_CORE, 0, 0),)
 
 
-@dataclass(frozen=True, slots=True)
-class Escalated:
+class Escalated(NamedTuple):
     """What runs outside: the program opened, and everything it takes over from its caller.
 
     descriptors: pairs (ours, number in the program). workdir: directory descriptor. asked:
