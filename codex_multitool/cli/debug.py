@@ -25,8 +25,9 @@ from codex_multitool.cli.permissions import (
 )
 from codex_multitool.cli.seatbelt import PROGRAM, command_line, profile
 from codex_multitool.cli.stated import refuse_both, stated_here
-from codex_multitool.config.configuration import Config, Limits
+from codex_multitool.config.configuration import Config
 from codex_multitool.config.errors import ConfigError
+from codex_multitool.config.limits import Limits
 from codex_multitool.running.usage import Group
 from codex_multitool.sandbox.policy import SandboxPolicy, to_object, writable_roots
 

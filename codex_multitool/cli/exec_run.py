@@ -1,7 +1,6 @@
 """`exec` from its options to its exit status: one command in the foreground, and what is told."""
 
 import json
-import logging
 import math
 import os
 import shlex
@@ -31,19 +30,16 @@ from codex_multitool.keeper.outcome import Outcome
 from codex_multitool.running import shells
 from codex_multitool.running.choice import Choice, Interception, StartError, choose, load_rules
 from codex_multitool.running.configured import (
-    Environments,
     configured,
     configured_shell,
     workspace,
 )
 from codex_multitool.running.own_files import Names, OwnFiles, own_files
 from codex_multitool.running.probe import Probe
-from codex_multitool.running.settings import settings
+from codex_multitool.running.settings import Environments, Settings
 from codex_multitool.running.shell_proof import prove
 from codex_multitool.running.standard_streams import write_all
 from codex_multitool.sandbox.policy import WORKSPACE_WRITE, writable_roots
-
-log = logging.getLogger(__name__)
 
 
 class Setup(NamedTuple):
@@ -65,7 +61,6 @@ def run(options: Options, zygote: socket.socket, probe: Probe, engine: Engine | 
 
     probe, engine: begun for this.
     """
-    logging.basicConfig(format=f"{roles.CLI} exec: %(levelname)s: %(message)s")
     record = Record(every=options.tree or options.learn is not None)
     try:
         setup = _set_up(options, record, probe, engine)
@@ -94,7 +89,7 @@ def _set_up(options: Options, record: Record, probe: Probe, engine: Engine | Non
     """What is in force: the options, then the configuration. Raises StartError, ConfigError."""
     config, environments = configured(options.directory, options.overrides)
     for warning in config.warnings:
-        log.warning("%s", warning)
+        _warn(warning)
     refuse_both(config, "--sandbox", options.mode, "sandbox_mode")
     refuse_both(config, "--shell", options.shell_named, OURS, "shell")
     shell = options.shell
@@ -114,7 +109,7 @@ def _set_up(options: Options, record: Record, probe: Probe, engine: Engine | Non
         ask_when_dangerous=config.dangerous_commands != "run",
     )
     for warning in judgement.policy.warnings:
-        log.warning("%s", warning)
+        _warn(warning)
     place = options.directory
     if options.mode is None and config.policy().kind == WORKSPACE_WRITE:
         place, why_none = workspace(os.path.realpath(options.directory))
@@ -124,7 +119,8 @@ def _set_up(options: Options, record: Record, probe: Probe, engine: Engine | Non
     if choice.notice is not None:
         record.note(choice.notice)
     names = Names(roles.started(), roles.executable(roles.CLI))
-    own = OwnFiles(own_files(names, os.environ, rules, choice), accepted=options.accept_writable)
+    accepted = _warn if options.accept_writable else None
+    own = OwnFiles(own_files(names, os.environ, rules, choice), accepted=accepted)
     roots = writable_roots(config.policy(options.mode), place, environments.shell)
     if reason := own.exposed(roots):
         raise StartError(reason)
@@ -135,8 +131,9 @@ def _set_up(options: Options, record: Record, probe: Probe, engine: Engine | Non
 def _run(
     options: Options, setup: Setup, zygote: socket.socket, human: Human, record: Record
 ) -> Outcome:
-    found = settings(
-        setup.choice,
+    found = Settings(
+        setup.choice.shell,
+        setup.choice.wrapper,
         setup.judgement,
         setup.environments,
         setup.config.limits,
@@ -257,6 +254,10 @@ def _learn(lessons: Lessons, words: tuple[str, ...], record: Record) -> str | No
     command = words[0] if len(words) == 1 else shlex.join(words)
     # The first one is the shell we started.
     return lessons.write(learn.learned(record.execs[1:], command))
+
+
+def _warn(text: str) -> None:
+    _say(f"WARNING: {text}")
 
 
 def _say(line: str) -> None:

@@ -167,7 +167,7 @@ class Foreground:
     def _began(self, message: protocol.Began) -> None:
         for root in message.lacking:
             self._record.note(f"not writable: {root}")
-        self._record.root(message.pid, self._command.words)
+        self._record.root(message.pid, self._command.words, message.when)
 
     def _refused(self, message: protocol.Refused) -> None:
         self._refusal = message.text

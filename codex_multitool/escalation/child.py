@@ -10,8 +10,9 @@ from typing import NamedTuple
 from codex_multitool.escalation import wire
 from codex_multitool.escalation.caller import Inherited
 from codex_multitool.escalation.context import Context
-from codex_multitool.escalation.identity import redirectable, untrusted
+from codex_multitool.escalation.identity import untrusted
 from codex_multitool.escalation.watch import Absence
+from codex_multitool.escalation.writable import redirectable
 from codex_multitool.interception.descriptors import tell
 from codex_multitool.interception.program import Kind, Program
 from codex_multitool.launcher.spawn import NotStartedError, Process, Spawn

@@ -199,7 +199,8 @@ class Command:
         self._workdir = -1
         assert self._shell is not None
         if self._order.traced or spawner.lacking:
-            self._means.front.tell(protocol.Began(self._shell.pid, spawner.lacking))
+            began = protocol.Began(self._shell.pid, spawner.lacking, time.monotonic())
+            self._means.front.tell(began)
         if self._order.lines:
             self._lines = self._means.loop.start(self._tell_lines())
 

@@ -26,9 +26,8 @@ from codex_multitool.mcp_server.keepers import Keepers
 from codex_multitool.mcp_server.output_files import OutputFiles
 from codex_multitool.mcp_server.shell import ShellTool
 from codex_multitool.mcp_server.state import SandboxState
-from codex_multitool.running.configured import Environments
 from codex_multitool.running.probe import Probe
-from codex_multitool.running.settings import Settings
+from codex_multitool.running.settings import Environments, Settings
 from codex_multitool.sandbox.policy import SandboxPolicy
 from tests import executables
 from tests.end_to_end.processes import MARK
