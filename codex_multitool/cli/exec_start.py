@@ -37,8 +37,8 @@ def run(options: Options) -> int:
 def _run(options: Options) -> int:
     options = _checked(options)
     try:
-        zygote = keepers.start(harden())
         probe = Probe()
+        zygote = keepers.start(harden(), probe)
         engine = rules_engine.begin()
     except OSError as error:
         raise NotRunError(f"no process to start CMD from: {error.strerror}") from None

@@ -91,7 +91,7 @@ def patched_shell() -> str:
 @functools.cache
 def kernel_refusal() -> str | None:
     """Why there is no kernel interception here, or None; tried once."""
-    return Probe().refusal()
+    return Probe().begin().refusal()
 
 
 def with_keepers(settings: Settings, scenario: Callable[[Keepers], Awaitable[T]]) -> T:

@@ -27,7 +27,7 @@ except Exception:
     import _prctl
     _prctl.prctl(_prctl.PR_SET_NO_NEW_PRIVS, 1)
     install(architecture(os.uname().machine), allow_all)
-print(Probe().refusal())
+print(Probe().begin().refusal())
 """
 
 
@@ -44,13 +44,13 @@ def children() -> bytes:
 
 def test_it_leaves_nothing_behind() -> None:
     before = descriptors(), children()
-    Probe().refusal()
+    Probe().begin().refusal()
     assert (descriptors(), children()) == before
 
 
 def test_one_that_is_not_asked_is_ended() -> None:
     before = descriptors(), children()
-    probe = Probe()
+    probe = Probe().begin()
     probe.close()
     probe.close()
     assert (descriptors(), children()) == before
@@ -69,7 +69,7 @@ def trials() -> set[str]:
 def test_one_that_is_ended_whenever_leaves_no_orphan() -> None:
     before = trials()
     for turn in range(300):
-        probe = Probe()
+        probe = Probe().begin()
         time.sleep(turn % 100 * 0.00005)  # all the while in which it forks
         probe.close()
     wait_until(lambda: trials() <= before, "the end of all that the trials began")
