@@ -1,6 +1,5 @@
 """`codex-multitool exec`: a command judged and confined as the server does it, in a terminal."""
 
-import sys
 from typing import Any
 
 import click
@@ -117,4 +116,4 @@ def exec_command(overrides: tuple[str, ...], shell: str | None, **given: Any) ->
     source = click.get_current_context().get_parameter_source("shell")
     named = source is click.core.ParameterSource.COMMANDLINE
     options = Options(overrides=overrides, shell=shell, shell_named=named, **given)
-    sys.exit(run(options))
+    run(options)

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from contextlib import closing, nullcontext
+from typing import NoReturn
 
 from codex_multitool import roles
 from codex_multitool.cli.exec_options import Options
@@ -25,13 +26,15 @@ class NotRunError(Exception):
     """The command was not run; the text says why."""
 
 
-def run(options: Options) -> int:
-    """Run the command; returns the exit status. Raises StatedTwiceError."""
+def run(options: Options) -> NoReturn:
+    """Run the command, and end with its status. Raises StatedTwiceError."""
     try:
-        return _run(options)
+        status = _run(options)
     except NotRunError as error:
         sys.stderr.write(f"{roles.CLI} exec: {error}\n")
-        return CANNOT_START
+        status = CANNOT_START
+    # All is written, and to undo what was loaded would take as long again.
+    os._exit(status)
 
 
 def _run(options: Options) -> int:

@@ -44,7 +44,7 @@ def _run(words: list[str]) -> int:
     if options is not None:
         from codex_multitool.cli.exec_start import run
 
-        return run(options)
+        run(options)
     from codex_multitool.cli.commands import command_line
 
     try:

@@ -45,8 +45,7 @@ def _serve(control: socket.socket, started_with: Limits, probe: Probe | None) ->
         probe.begin()
     from codex_multitool.keeper.forking import Zygote
 
-    # A collector that looks at what forks share makes copies of it.
-    gc.collect()
+    # A collector that looks at what forks share makes copies of it. Loading leaves no garbage.
     gc.freeze()
     gc.disable()
     Zygote(control, started_with).serve()
