@@ -1,6 +1,5 @@
 """The tool `shell` on real keepers, shells and sandboxes, without a protocol around it."""
 
-import functools
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -26,11 +25,11 @@ from codex_multitool.mcp_server.keepers import Keepers
 from codex_multitool.mcp_server.output_files import OutputFiles
 from codex_multitool.mcp_server.shell import ShellTool
 from codex_multitool.mcp_server.state import SandboxState
-from codex_multitool.running.probe import Probe
 from codex_multitool.running.settings import Environments, Settings
 from codex_multitool.sandbox.policy import SandboxPolicy
 from tests import executables
 from tests.end_to_end.processes import MARK
+from tests.machine import kernel_refusal
 
 PATIENCE = 60.0  # seconds for a whole scenario, on a slow machine
 STOCK_SHELL = "/bin/bash"
@@ -86,12 +85,6 @@ def way(name: str) -> Way:
 def patched_shell() -> str:
     """The patched bash; skips where it is not built."""
     return str(executables.patched_shell("bash"))
-
-
-@functools.cache
-def kernel_refusal() -> str | None:
-    """Why there is no kernel interception here, or None; tried once."""
-    return Probe().begin().refusal()
 
 
 def with_keepers(settings: Settings, scenario: Callable[[Keepers], Awaitable[T]]) -> T:
