@@ -4,7 +4,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any, NamedTuple
 
 from codex_multitool.cli.exec_record import Record
@@ -113,11 +113,14 @@ class Foreground:
 
         Raises NotRunError when it cannot be started, and OSError.
         """
-        os.close(os.open(self._command.cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
         numbers = {*_PASSED_ON, *_ENDING, signal.SIGTSTP}.difference(self._command.ignored)
-        with closing(self._keeper), self._hearing(), _signals(numbers, self._loop, self._pass_on):
-            _send(self._keeper, self._order(), 0, 1, 2)
-            self._loop.run(self._over)
+        with closing(self._keeper):
+            os.close(os.open(self._command.cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+            with self._hearing(), _signals(numbers, self._loop, self._pass_on):
+                # One that has gone is heard all the same: it may have said why.
+                with suppress(BrokenPipeError, ConnectionResetError):
+                    _send(self._keeper, self._order(), 0, 1, 2)
+                self._loop.run(self._over)
         for note in self._watch.notes(ended=True):
             self._record.note(note)
         if self._outcome is not None:
