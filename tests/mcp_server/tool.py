@@ -1,5 +1,7 @@
 """The tool `shell` on real keepers, shells and sandboxes, without a protocol around it."""
 
+import os
+import threading
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -89,7 +91,9 @@ def patched_shell() -> str:
 
 def with_keepers(settings: Settings, scenario: Callable[[Keepers], Awaitable[T]]) -> T:
     """Run a scenario that has keepers; they are gone when it returns."""
+    before = _children()
     control = zygote.start()
+    (started,) = _children() - before
 
     async def session() -> T:
         with trio.fail_after(PATIENCE):
@@ -103,6 +107,13 @@ def with_keepers(settings: Settings, scenario: Callable[[Keepers], Awaitable[T]]
         return trio.run(session)
     finally:
         control.close()
+        os.waitpid(started, 0)
+
+
+def _children() -> set[int]:
+    """Those of this thread: proc_tid_children(5)."""
+    children = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+    return set(map(int, children.read_text().split()))
 
 
 @dataclass
