@@ -255,7 +255,6 @@ def _standing(pid: int, *, limits: bool) -> tuple[object, ...]:
     return (
         os.getpriority(os.PRIO_PROCESS, pid),
         os.sched_getscheduler(pid),
-        os.sched_getparam(pid).sched_priority,
         os.sched_getaffinity(pid),
         [resource.prlimit(pid, kind) for kind in _LIMITS] if limits else [],
     )
