@@ -80,8 +80,9 @@ class _Walk:
             self._unseen(path, str(error.strerror))
             return
         try:
+            below = path.rstrip("/")
             for name in NAMES:
-                self._name(fd, name, os.path.join(path, name))
+                self._name(fd, name, f"{below}/{name}")
         finally:
             os.close(fd)
 
