@@ -8,14 +8,15 @@ grow or too few descriptors would end a trusted program half-way through its wor
 import errno
 import os
 import signal
-from typing import NamedTuple
+from dataclasses import dataclass
 
 # Every language runtime ignores these for itself, the wrapper's included.
 _RUNTIME = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
 _CHUNK = 1 << 14
 
 
-class Inherited(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Inherited:
     """umask: int. nice: -20 to 19. blocked, ignored: signal numbers."""
 
     umask: int
@@ -42,7 +43,8 @@ def inherited(pid: int, *, runtime_signals: bool = False) -> Inherited:
     )
 
 
-class OwnShell(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class OwnShell:
     """The shell of one call: its process id, 0 before it is known, and what it was started as."""
 
     pid: int

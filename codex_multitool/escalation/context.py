@@ -4,7 +4,7 @@ Both ways of interception bring their execs here.
 """
 
 from collections.abc import Callable, Collection
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from codex_multitool.escalation.caller import OwnShell
 from codex_multitool.escalation.decide import (
@@ -32,7 +32,8 @@ Settled = Run | Escalate | Deny
 Trace = Callable[[int, ExecRequest, Decided, Settled], None]
 
 
-class Context(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Context:
     """What the judging of one command works with.
 
     start: starts programs outside. loop: drives what goes on meanwhile. ask: puts a question,
@@ -52,7 +53,7 @@ class Context(NamedTuple):
     note: Callable[[str], None]
     writable: Collection[str]
     own_shell: Callable[[], OwnShell]
-    watch: Watch = NoWatch()
+    watch: Watch = field(default_factory=NoWatch)
     own_mounts: bool = False
     trace: Trace | None = None
 

@@ -5,8 +5,8 @@ could not have written; whatever no rule names runs inside.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from os.path import basename
-from typing import NamedTuple
 
 from codex_multitool.escalation.dangerous import danger
 from codex_multitool.escalation.judgement import Judgement
@@ -14,7 +14,8 @@ from codex_multitool.execpolicy.evaluate import judge, strictest
 from codex_multitool.execpolicy.rules import Decision, Policy, RuleMatch
 
 
-class ExecRequest(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ExecRequest:
     """One exec, as the server itself saw it.
 
     programs: the absolute paths the program goes by, canonical path first, then the path asked
@@ -33,19 +34,15 @@ class ExecRequest(NamedTuple):
     replaceable: str | None = None
 
 
-class Run(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Run:
     """Runs inside the sandbox. note: why it does not leave it although a rule allows, or None."""
 
     note: str | None = None
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Run) and self.note == other.note
 
-    def __hash__(self) -> int:
-        return hash(self.note)
-
-
-class Escalate(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Escalate:
     """Runs outside the sandbox.
 
     name: which of the request's programs the rule is about. Many a program does what argv[0] says,
@@ -53,8 +50,8 @@ class Escalate(NamedTuple):
     """
 
     rule: str
-    name: str = ""
-    justification: str | None = None
+    name: str = field(default="", compare=False)
+    justification: str | None = field(default=None, compare=False)
 
     def called(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         """The argv with which it may run."""
@@ -62,26 +59,16 @@ class Escalate(NamedTuple):
             return argv
         return (self.name, *argv[1:])
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Escalate) and self.rule == other.rule
 
-    def __hash__(self) -> int:
-        return hash(self.rule)
-
-
-class Deny(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Deny:
     """Does not run. reason: for the program's stderr and the result."""
 
     reason: str
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Deny) and self.reason == other.reason
 
-    def __hash__(self) -> int:
-        return hash(self.reason)
-
-
-class Ask(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Ask:
     """A human decides. accepted: what an acceptance means. because: the rule or the danger.
 
     how_to_allow: what to do when nobody can be asked; a model reads it, so it names what only the

@@ -10,6 +10,7 @@ while everything in the sandbox slept is that program's.
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from codex_multitool.escalation import protected
 from codex_multitool.escalation.newcomers import Newcomers
@@ -32,14 +33,12 @@ _MAX_PLACES = 128  # watched at a time, besides the roots and the way to where a
 _MAX_UNSEEN = 5  # told in one result
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Departure:
     """A program that runs outside, of the command that `watch` is of. held: see `Watch.leaving`."""
 
-    __slots__ = ("held", "watch")
-
-    def __init__(self, watch: object, held: int | None) -> None:
-        self.watch = watch
-        self.held = held
+    watch: object
+    held: int | None
 
 
 class Guard:

@@ -1,13 +1,15 @@
 """What judging knows of the protected names: who watches them may be another process — pure."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from codex_multitool.escalation.protected import Change
 from codex_multitool.loop import Task
 
 
-class Finding(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Finding:
     """What differs now from what was agreed on; empty: nothing.
 
     state: what agreeing agrees to, known to the watch that it came from.

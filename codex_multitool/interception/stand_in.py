@@ -7,7 +7,7 @@ so nothing of ours is in the caller's environment, arguments or file system.
 import os
 import socket
 import sys
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from codex_multitool.interception.exec_stop import Expected
 from codex_multitool.interception.listener import Listener, Notification
@@ -29,7 +29,8 @@ class UnavailableError(Exception):
     """The caller cannot become a script; the text says what is missing in its file system."""
 
 
-class StandIn(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StandIn:
     """An escalated program's stand-in, not yet put in place; owns its descriptors.
 
     status: takes `relay.ended`. signals: gives what `relay.relayed` reads. channel: a stream
@@ -115,7 +116,8 @@ def denial(
     return Replacement(descriptor, Expected(*interpreter, argv), status)
 
 
-class _Caller(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Caller:
     listener: Listener
     notification: Notification
 

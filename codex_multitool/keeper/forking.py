@@ -11,7 +11,7 @@ from codex_multitool.keeper import keeper, protocol
 from codex_multitool.keeper.zygote import close_all_but, run_service
 from codex_multitool.launcher import tree
 from codex_multitool.launcher.hardening import Limits
-from codex_multitool.launcher.start import NO_PROCESS
+from codex_multitool.launcher.spawn import NO_PROCESS
 
 _CHUNK = 1 << 16
 _MOST_DESCRIPTORS = 16  # of as many requests, in one look

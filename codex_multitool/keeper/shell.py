@@ -10,23 +10,24 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-from codex_multitool.escalation.caller import parent
 from codex_multitool.interception.listener import Notification
 from codex_multitool.keeper import pidfd
 from codex_multitool.keeper.spawners import LostError, Spawner
 from codex_multitool.launcher import spawner as words
-from codex_multitool.launcher.spawn import NotStartedError
+from codex_multitool.launcher import tree
+from codex_multitool.launcher.spawn import NotStartedError, not_started
 from codex_multitool.loop import Event, Loop, Timer
 
 _BEGIN_SECONDS = 10.0  # until a command has been begun
 _DOUBT_SECONDS = 1.0  # until the kernel is asked for its end
 _SILENCE_SECONDS = 0.5  # until a spawner has told of an end that the kernel told
+_MOST = 0xFFFF  # of a wait status
 
 
 class Shell:
     """pid: 0 before it has begun. status: as wait(2) has it, once `ended` is set.
 
-    lost: its spawner went before it had begun. failure: why it could not be executed. began:
+    lost: its spawner went before, and nothing was executed. failure: why it could not be. began:
     called once. reap: looks which children have ended. limits: its own, as prlimit(2) takes them,
     for when the kernel holds its exec.
     """
@@ -58,7 +59,7 @@ class Shell:
         try:
             self._spawner.tell(request, fds)
         except LostError:
-            self.lose()
+            self._lost()
             return
         self._loop.watch(self._spawner.number, self._heard)
         self._set_timer(_BEGIN_SECONDS, self.lose)
@@ -114,32 +115,30 @@ class Shell:
 
     def _heard(self, _: int) -> None:
         match self._spawner.hear():
-            case (words.ENDED, status, _) if self.pid and not self._exists():
+            case (words.ENDED, status, _) if self._may_have_ended(status):
                 self._end(status)
             case (words.NOT_STARTED, number, name):
-                text = f"{name or 'execve'}: {os.strerror(number)}"
-                self.failure = NotStartedError(text, number)
+                self.failure = not_started(number, name)
                 self._end(0)
             case (words.STARTED, pid, _) if self._may_be(pid):
                 self._begin(pid)
             case _:
                 self.lose()
 
-    def _exists(self) -> bool:
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            pass  # a setuid program
-        return True
-
     def _may_be(self, pid: int) -> bool:
         """Whether this is what a spawner has started that has no listener to tell of it."""
-        if self.pid or self._spawner.listener is not None:
+        if self.pid or self._spawner.listener is not None or pid <= 1:
             return False
         # Of one that has ended by now, only its end is left to be told.
-        return parent(pid) in (0, self._spawner.pid)
+        return tree.parent(pid) in (None, self._spawner.pid)
+
+    def _may_have_ended(self, status: int) -> bool:
+        return (
+            self.pid > 0
+            and 0 <= status <= _MOST
+            and (os.WIFEXITED(status) or os.WIFSIGNALED(status))
+            and not _exists(self.pid)
+        )
 
     def _orphaned(self) -> None:
         """What a spawner leaves is our child, unless that has waited for it, and died upon it."""
@@ -158,9 +157,15 @@ class Shell:
         self._spawner.give_up()
         if self.pid:
             self._reap()  # it is our child from now on
+        elif self._spawner.listener is not None:
+            self._lost()  # nothing was executed, or we would know
         else:
-            self.lost = True
+            self.failure = NotStartedError("the process that starts commands was ended meanwhile")
             self._end(signal.SIGKILL)
+
+    def _lost(self) -> None:
+        self.lost = True
+        self._end(signal.SIGKILL)
 
     def _follow(self) -> None:
         """From here on the kernel tells of its end, too."""
@@ -179,11 +184,22 @@ class Shell:
     def _end(self, status: int) -> None:
         if not self.ended.is_set:
             self.status = status
+            self._spawner.disown()
             self.ended.set()
             self.close()
 
     def _unwatch(self) -> None:
         self._loop.forget(self._spawner.number)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # a setuid program
+    return True
 
 
 def _limit(pid: int, kind: int, most: int) -> None:

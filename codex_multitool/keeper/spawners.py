@@ -1,7 +1,6 @@
 """The spawners of one keeper: made when a command needs one, and kept for the next of its kind."""
 
 import os
-import resource
 import signal
 import socket
 import struct
@@ -10,13 +9,15 @@ from collections.abc import Collection, Sequence
 
 from codex_multitool.escalation import wire
 from codex_multitool.interception.architecture import architecture
+from codex_multitool.interception.kernel import KernelError
 from codex_multitool.interception.listener import Listener
 from codex_multitool.interception.precedents import Precedents
 from codex_multitool.interception.rights import receive, send
 from codex_multitool.keeper.protocol import Sandbox
+from codex_multitool.keeper.standing import standing
 from codex_multitool.launcher import spawner
 from codex_multitool.launcher.hardening import Limits
-from codex_multitool.launcher.spawn import NotStartedError
+from codex_multitool.launcher.spawn import NotStartedError, not_started
 from codex_multitool.launcher.tree import Children
 from codex_multitool.running.limits import kernel_limits, process_limit
 from codex_multitool.running.settings import Settings
@@ -28,9 +29,6 @@ _PATIENCE_SECONDS = 10  # for a spawner to confine itself, or to take a message
 _TIMEVAL = struct.Struct("=qq")
 # Where a patched shell finds its socket: above what scripts and shells use for themselves.
 SOCKET_NUMBER = 197
-
-
-_LIMITS = tuple(value for name, value in vars(resource).items() if name.startswith("RLIMIT_"))
 
 
 class LostError(Exception):
@@ -61,7 +59,7 @@ class Spawner:
         self.lacking = tuple(lacking)
         self.confined = confined
         self._children = Children(pid)
-        self._standing = _standing(pid, limits=not confined)
+        self._standing = standing(pid, limits=not confined)
         self._precedents: tuple[object, Precedents] | None = None
 
     def tell(self, request: bytes, fds: Sequence[int]) -> None:
@@ -87,7 +85,7 @@ class Spawner:
         if self.lost:
             return False
         try:
-            return _standing(self.pid, limits=not self.confined) == self._standing
+            return standing(self.pid, limits=not self.confined) == self._standing
         except OSError:
             return False  # it has ended
 
@@ -111,6 +109,18 @@ class Spawner:
             return not self._children.told or self._children.pids() == [pid]
         except OSError:
             return False
+
+    def disown(self) -> None:
+        """A command's first process has ended: leave the keeper what is this one's child.
+
+        By CLONE_PARENT, clone(2), a process gets a sibling; the next command shall have none.
+        """
+        try:
+            if self.lost or not self._children.pids():
+                return
+        except OSError:
+            pass  # it has ended, or nobody can tell
+        self.give_up()
 
     def precedents(self, writable: Collection[str], *, traced: bool) -> Precedents:
         """What the execs of its commands have shown, under the same distrust."""
@@ -214,7 +224,12 @@ class Spawners:
     def _forked(self, cell: spawner.Cell) -> tuple[int, socket.socket]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         keeper = os.getpid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            ours.close()
+            theirs.close()
+            raise not_started(error.errno or 0) from None
         if pid == 0:
             spawner.be(cell, theirs, keeper, self._started_with)
         self.alive.add(pid)
@@ -236,28 +251,21 @@ def _listener(channel: socket.socket, *, wanted: bool) -> Listener | None:
     if kind != spawner.READY:
         text = message[spawner.WORD.size :].decode(errors="replace") or "the spawner was ended"
         raise NotStartedError(f"{text}: {os.strerror(number)}" if number else text, number)
+    if bool(fds) is not wanted:
+        for fd in fds:
+            os.close(fd)
+        raise NotStartedError(f"the spawner has {'no' if wanted else 'a'} listener")
     if not fds:
-        if wanted:
-            raise NotStartedError("the spawner has no listener")
         return None
     machine = architecture(os.uname().machine)
     assert machine is not None, "no listener without an exec filter"
     listener = Listener(fds[0], machine, killable=number == spawner.KILLABLE)
-    listener.sync_wake_up()
+    try:
+        listener.sync_wake_up()
+    except KernelError as error:
+        listener.close()
+        raise NotStartedError(str(error), error.errno) from None
     return listener
-
-
-def _standing(pid: int, *, limits: bool) -> tuple[object, ...]:
-    """What others of its user can change of a process, and what it starts inherits.
-
-    limits: those too; where there is a filter, it refuses prlimit(2) of others. Raises OSError.
-    """
-    return (
-        os.getpriority(os.PRIO_PROCESS, pid),
-        os.sched_getscheduler(pid),
-        os.sched_getaffinity(pid),
-        [resource.prlimit(pid, kind) for kind in _LIMITS] if limits else [],
-    )
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -1,5 +1,7 @@
 """What a program outside any sandbox is started with, and what is known of it then."""
 
+import errno
+import os
 import signal
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -9,12 +11,22 @@ from codex_multitool.loop import Event
 AS_OURS = -1  # in place of a umask
 
 
+NO_PROCESS = "no process can be started"  # what fork(2) and all it takes is called to people
+_SETTING_UP = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+
+
 class NotStartedError(Exception):
     """A program could not be set up or executed; the text says at which step. errno: int, or 0."""
 
     def __init__(self, text: str, errno: int = 0) -> None:
         super().__init__(text)
         self.errno = errno
+
+
+def not_started(number: int, name: str = "") -> NotStartedError:
+    """What a failed fork(2), or execve(2), is told as. name: the file that it is about."""
+    step = NO_PROCESS if number in _SETTING_UP else "execve"
+    return NotStartedError(f"{name or step}: {os.strerror(number)}", number)
 
 
 class Spawn(NamedTuple):

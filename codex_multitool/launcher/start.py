@@ -6,7 +6,6 @@ there is a single thread. What cannot be ours even for a moment takes a fork.
 
 # `signal` turns every number into a member of an enumeration.
 import _signal  # type: ignore[import-not-found]
-import errno
 import os
 import resource
 from collections.abc import Iterator
@@ -15,10 +14,7 @@ from contextlib import ExitStack, contextmanager
 from codex_multitool.launcher import forked
 from codex_multitool.launcher.hardening import Limits
 from codex_multitool.launcher.placing import actions, first_free, ignoring, moved
-from codex_multitool.launcher.spawn import AS_OURS, NotStartedError, Process, Spawn
-
-NO_PROCESS = "no process can be started"  # what fork(2) and all it takes is called to people
-_SETTING_UP = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+from codex_multitool.launcher.spawn import AS_OURS, Process, Spawn, not_started
 
 
 class Starter:
@@ -40,9 +36,7 @@ class Starter:
             else:
                 pid = _vforked(spawn, started_with)
         except OSError as error:
-            step = NO_PROCESS if error.errno in _SETTING_UP else "execve"
-            text = f"{step}: {os.strerror(error.errno or 0)}"
-            raise NotStartedError(text, error.errno or 0) from None
+            raise not_started(error.errno or 0) from None
         process = self._processes[pid] = Process(pid, _signal_group)
         return process
 

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterator
 
 _MAX_COMMAND_LINE = 200
 _CHUNK = 1 << 16
-_SHORT = 2048  # a list goes on behind a page of it, seq_file(9), and not before
 
 
 class Children:
@@ -41,7 +40,7 @@ class Children:
         while more:
             piece = os.pread(self._fd, _CHUNK, len(text))
             text += piece
-            more = len(piece) >= _SHORT
+            more = bool(piece)
         return [int(pid) for pid in text.split()]
 
 
@@ -78,13 +77,26 @@ def _processes() -> Iterator[tuple[int, int, bytes]]:
     for name in os.listdir("/proc"):
         if not name.isdecimal():
             continue
-        try:
-            with open(f"/proc/{name}/stat", "rb", buffering=0) as file:
-                # The command name may hold anything, ") " included; the last one ends it.
-                state, parent, _ = file.read(4096).rpartition(b") ")[2].split(None, 2)
-        except OSError:
-            continue  # it has just ended
-        yield int(name), int(parent), state
+        found = _stat(name)
+        if found is not None:
+            yield int(name), *found
+
+
+def _stat(name: str) -> tuple[int, bytes] | None:
+    """Parent and state; None if it has just ended."""
+    try:
+        with open(f"/proc/{name}/stat", "rb", buffering=0) as file:
+            # The command name may hold anything, ") " included; the last one ends it.
+            state, above, _ = file.read(4096).rpartition(b") ")[2].split(None, 2)
+    except OSError:
+        return None
+    return int(above), state
+
+
+def parent(pid: int) -> int | None:
+    """The parent of a process, be it dead; None if it has been waited for."""
+    found = _stat(str(pid))
+    return None if found is None else found[0]
 
 
 def command_line(pid: int) -> str:

@@ -26,7 +26,7 @@ from codex_multitool.keeper.protocol import (
     Sandbox,
     encode,
 )
-from codex_multitool.launcher.start import NO_PROCESS
+from codex_multitool.launcher.spawn import NO_PROCESS
 from codex_multitool.running.settings import Settings
 
 _CHUNK = 1 << 16

@@ -1,7 +1,8 @@
 """The configuration of this process, and the environments in which what it runs starts."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from codex_multitool.config.configuration import Config
 from codex_multitool.config.dotenv import load_dotenv
@@ -10,7 +11,18 @@ from codex_multitool.config.home import codex_home
 from codex_multitool.config.layers import load
 from codex_multitool.config.shell_environment import shell_environment
 from codex_multitool.running import shells
-from codex_multitool.running.settings import Environments
+
+
+class Environments(NamedTuple):
+    """own: this process's, the ground of escalated programs'. shell: of everything else.
+
+    keep, drop: what the user says of the variables of escalated programs.
+    """
+
+    own: Mapping[str, str]
+    shell: Mapping[str, str]
+    keep: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
 
 
 def configured(cwd: str | None, overrides: Sequence[str] = ()) -> tuple[Config, Environments]:

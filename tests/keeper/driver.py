@@ -14,33 +14,38 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import prctl
+import pytest
 
-from codex_multitool.config.limits import Limits
+from codex_multitool.config.configuration import Limits
 from codex_multitool.escalation.judgement import Judgement
 from codex_multitool.execpolicy.rules import Policy
 from codex_multitool.interception.rights import receive, send
 from codex_multitool.keeper import forking, protocol, zygote
 from codex_multitool.keeper.outcome import Outcome
 from codex_multitool.launcher.hardening import harden
-from codex_multitool.running.settings import Environments, Settings
+from codex_multitool.running.configured import Environments
+from codex_multitool.running.settings import Settings
+from codex_multitool.sandbox import kernel
 from codex_multitool.sandbox.policy import DANGER_FULL_ACCESS, READ_ONLY, SandboxPolicy
 from tests.end_to_end.processes import MARK, kill_marked, marked, wait_until
+from tests.machine import kernel_refusal
 
 PATIENCE = 30.0  # seconds; nothing that works takes this long
 SPAWNER = "codex-spawner"
 _CHUNK = 1 << 16
+_SCOPES = 6  # the first ABI of Landlock that has them: landlock(7)
 
 # A user who cannot reach the interpreter's files cannot load it later.
 _LOADED = (forking,)
 
 
-def settings(mark: str = "", **more: Any) -> Settings:
+def settings(environment: dict[str, str], **more: Any) -> Settings:
     """What keepers work by: no rules, unless told otherwise."""
-    environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", MARK: mark}
     found = Settings(
         shell="/bin/bash",
         wrapper=None,
@@ -91,13 +96,16 @@ class GoneError(Exception):
 class Keeper:
     """A front's end of one keeper."""
 
-    def __init__(self, connection: socket.socket, mark: str) -> None:
+    def __init__(self, connection: socket.socket, house: House) -> None:
         self._connection = connection
         self._decoder = protocol.Decoder()
         self._queue: list[Any] = []
-        self.mark = mark
+        self.mark = house.mark
+        self.uid = house.uid
         connection.settimeout(PATIENCE)
         hello = self.read()
+        if isinstance(hello, protocol.Refused):
+            raise RefusedError(hello.text)
         assert isinstance(hello, protocol.Hello), hello
         self.pid = hello.pid
 
@@ -137,11 +145,17 @@ class Keeper:
         self.tell(protocol.Order(argv, workdir, within, timeout=timeout, **more), *descriptors)
 
     def until(self, *kinds: type[Any]) -> list[Any]:
-        """All that it says up to one of these kinds."""
+        """All that it says up to one of these kinds. A question is answered by yes."""
         told = [self.read()]
         while not isinstance(told[-1], kinds):
+            if isinstance(told[-1], protocol.Ask):
+                self.tell(protocol.Answer(told[-1].number, ("accept", None)))
             told.append(self.read())
         return told
+
+    def end(self) -> None:
+        """Have the command ended."""
+        self.tell(protocol.End())
 
     def result(self) -> Ran:
         """What it says of its order, up to the end of the last process."""
@@ -186,12 +200,27 @@ class Keeper:
         return _targets(f"/proc/{self.pid}/fd")
 
 
-class House:
-    """A zygote. uid: whose, None for ours; guarded: as the server guards itself."""
+class RefusedError(Exception):
+    """There is no keeper to be had."""
 
-    def __init__(self, uid: int | None = None, *, guarded: bool = True) -> None:
+
+class House:
+    """A zygote. uid: whose, None for ours; guarded: as the server guards itself.
+
+    prepare: called where nobody else sees what it does to modules.
+    """
+
+    def __init__(
+        self,
+        uid: int | None = None,
+        *,
+        guarded: bool = True,
+        prepare: Callable[[], None] = lambda: None,
+    ) -> None:
         self.uid = uid
         self.mark = uuid.uuid4().hex
+        # Of all commands.
+        self.environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", MARK: self.mark}
         self._keepers: list[Keeper] = []
         fd, self._log = tempfile.mkstemp(prefix="house-")
         reader, writer = socket.socketpair()
@@ -199,7 +228,8 @@ class House:
         if self.front == 0:
             try:
                 reader.close()
-                _be_front(writer, fd, uid, guarded=guarded)
+                prepare()
+                self._be_front(writer, fd, guarded=guarded)
             finally:
                 os._exit(1)
         os.close(fd)
@@ -209,17 +239,50 @@ class House:
         self._control = socket.socket(fileno=control)
         self.zygote = children(self.front)[0]
 
+    @property
+    def root(self) -> bool:
+        """Whether its user is root."""
+        return self.uid is None and os.geteuid() == 0
+
     def keeper(self, **more: Any) -> Keeper:
         """One more keeper. more: of its settings."""
-        wanted = settings(self.mark, **more)
+        wanted = settings(dict(self.environment), **more)
         self._control.sendall(protocol.encode(protocol.Begin(wanted)))
         ours, theirs = socket.socketpair()
         grow = protocol.encode(protocol.Grow())
         assert send(self._control, grow, [theirs.fileno()]) == len(grow)
         theirs.close()
-        keeper = Keeper(ours, self.mark)
+        keeper = Keeper(ours, self)
         self._keepers.append(keeper)
         return keeper
+
+    def _be_front(self, channel: socket.socket, log: int, *, guarded: bool) -> None:
+        null = os.open(os.devnull, os.O_RDWR)
+        for source, target in ((null, 0), (null, 1), (log, 2)):
+            os.dup2(source, target)
+        zygote.close_all_but(channel.fileno())
+        prctl.set_pdeathsig(signal.SIGKILL)
+        sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+        self.become()
+        control = zygote.start(harden() if guarded else ())
+        send(channel, b"-", [control.fileno()])
+        control.close()
+        # The zygote is reaped as any front's would be.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        channel.close()
+        while True:
+            try:
+                os.wait()
+            except ChildProcessError:
+                signal.pause()
+
+    def become(self) -> None:
+        """Make this process its user's."""
+        uid = self.uid
+        if uid is not None:
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
 
     def own(self, *paths: Path) -> None:
         """Make these its user's."""
@@ -232,7 +295,7 @@ class House:
         while self._keepers:
             self._keepers.pop().close()
         wait_until(lambda: not children(self.zygote), "no process left below the zygote")
-        assert marked(self.mark) == []
+        wait_until(lambda: not marked(self.mark), f"no process left: {marked(self.mark)}")
         assert self.complaints() == ""
 
     def complaints(self) -> str:
@@ -252,7 +315,7 @@ class House:
         self.leave()
         try:
             wait_until(lambda: not children(self.front), "the zygote's end")
-            assert not marked(self.mark)
+            wait_until(lambda: not marked(self.mark), f"no process left: {marked(self.mark)}")
             assert self.complaints() == ""
         finally:
             os.kill(self.front, signal.SIGKILL)
@@ -261,33 +324,24 @@ class House:
             os.unlink(self._log)
 
 
-def _be_front(channel: socket.socket, log: int, uid: int | None, *, guarded: bool) -> None:
-    null = os.open(os.devnull, os.O_RDWR)
-    for source, target in ((null, 0), (null, 1), (log, 2)):
-        os.dup2(source, target)
-    zygote.close_all_but(channel.fileno())
-    prctl.set_pdeathsig(signal.SIGKILL)
-    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
-    if uid is not None:
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-    control = zygote.start(harden() if guarded else ())
-    send(channel, b"-", [control.fileno()])
-    control.close()
-    # The zygote is reaped as any front's would be.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-    channel.close()
-    while True:
-        try:
-            os.wait()
-        except ChildProcessError:
-            signal.pause()
-
-
 def somebody() -> int | None:
     """A user who has no process; None where we cannot become one, and are ordinary ourselves."""
     return random.randrange(1 << 20, 1 << 30) if os.geteuid() == 0 else None
+
+
+def needs_listeners() -> None:
+    """Skip where the kernel does not tell of execs."""
+    if why := kernel_refusal():
+        pytest.skip(f"no kernel interception: {why}")
+
+
+def signals_are_kept() -> bool:
+    """Whether Landlock keeps a sandbox's signals in it."""
+    try:
+        version = kernel.LANDLOCK_CREATE_RULESET_VERSION
+        return kernel.landlock_create_ruleset(None, version) >= _SCOPES
+    except kernel.KernelError:
+        return False
 
 
 # processes
@@ -336,11 +390,10 @@ def _read(path: str) -> str:
 
 def _targets(folder: str) -> list[str]:
     found = []
-    try:
+    with suppress(OSError):
         for name in os.listdir(folder):
-            found.append(os.readlink(f"{folder}/{name}"))
-    except OSError:
-        return found
+            with suppress(FileNotFoundError):  # just closed
+                found.append(os.readlink(f"{folder}/{name}"))
     return found
 
 

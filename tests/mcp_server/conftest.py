@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.processes import kill_marked, marked, wait_until
-from tests.machine import kernel_refusal
-from tests.mcp_server.tool import Bench, way
+from tests.mcp_server.tool import Bench, kernel_refusal, way
 
 
 @pytest.fixture(params=["wrapper", "kernel"])

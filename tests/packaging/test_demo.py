@@ -9,8 +9,7 @@ import pytest
 
 from codex_multitool import roles
 from tests.executables import ROOT, built
-from tests.machine import kernel_refusal
-from tests.mcp_server.tool import patched_shell
+from tests.mcp_server.tool import kernel_refusal, patched_shell
 
 DEMO = ROOT / "packaging" / "demo.py"
 
