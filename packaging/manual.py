@@ -19,7 +19,7 @@ from pathlib import Path
 import click
 
 from codex_multitool import __version__, execve_wrapper, roles
-from codex_multitool.cli import main as cli
+from codex_multitool.cli import commands as cli
 from codex_multitool.mcp_server.command_line import command_line as mcp_server
 from codex_multitool.sandbox import main as linux_sandbox
 

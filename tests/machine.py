@@ -8,4 +8,4 @@ from codex_multitool.running.probe import Probe
 @functools.cache
 def kernel_refusal() -> str | None:
     """Why there is no kernel interception here; None if there is."""
-    return Probe().refusal()
+    return Probe().begin().refusal()

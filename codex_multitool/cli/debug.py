@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import click
 
 from codex_multitool import roles
-from codex_multitool.cli.main import cannot_start, exec_role
+from codex_multitool.cli.commands import cannot_start, exec_role
 from codex_multitool.cli.operands import COMMAND, FOLDER
 from codex_multitool.cli.overrides import HELP as OVERRIDES_HELP
-from codex_multitool.cli.overrides import override_option, refuse_both, stated_here
+from codex_multitool.cli.overrides import override_option
 from codex_multitool.cli.permissions import (
     PERMISSIONS,
     POLICIES,
@@ -24,8 +24,10 @@ from codex_multitool.cli.permissions import (
     workspace_among,
 )
 from codex_multitool.cli.seatbelt import PROGRAM, command_line, profile
-from codex_multitool.config.configuration import Config, Limits
+from codex_multitool.cli.stated import refuse_both, stated_here
+from codex_multitool.config.configuration import Config
 from codex_multitool.config.errors import ConfigError
+from codex_multitool.config.limits import Limits
 from codex_multitool.running.usage import Group
 from codex_multitool.sandbox.policy import SandboxPolicy, to_object, writable_roots
 

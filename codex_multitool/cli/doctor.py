@@ -60,7 +60,7 @@ def doctor(as_json: bool) -> None:
 def _interception() -> Finding:
     name = "kernel interception"
     try:
-        refused = Probe().refusal()
+        refused = Probe().begin().refusal()
     except OSError as error:
         refused = f"it cannot be tried: {error.strerror}"
     if refused is None:

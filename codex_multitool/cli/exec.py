@@ -1,17 +1,11 @@
 """`codex-multitool exec`: a command judged and confined as the server does it, in a terminal."""
 
-import gc
-import logging
-import math
-import os
-import signal
-import sys
-from contextlib import closing, nullcontext
+from typing import Any
 
 import click
 
-from codex_multitool import roles
-from codex_multitool.cli.main import CANNOT_START
+from codex_multitool.cli.exec_options import INTERCEPT, MODES, SHELL_VARIABLE, Options
+from codex_multitool.cli.exec_start import run
 from codex_multitool.cli.operands import COMMAND, DURATION, FILE, FOLDER
 from codex_multitool.cli.overrides import HELP as OVERRIDES_HELP
 from codex_multitool.cli.overrides import override_option
@@ -48,15 +42,6 @@ Exit status: that of CMD, or
   128+n  CMD was ended by signal n     124  its time was up     125  it could not be started
   2      the command line is wrong     126  CMD cannot be executed     127  it was not found
 """
-_MODES = ("read-only", "workspace-write", "danger-full-access")
-# Ignored by whoever started us (nohup(1), a background job): for the command to find the same.
-_HEREDITARY = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
-
-
-def fail(text: str) -> int:
-    """Say why nothing was run; returns the exit status that says the same."""
-    click.echo(f"{roles.CLI} exec: {text}", err=True)
-    return CANNOT_START
 
 
 @click.command(
@@ -75,7 +60,7 @@ def fail(text: str) -> int:
     "-s",
     "--sandbox",
     "mode",
-    type=click.Choice(_MODES),
+    type=click.Choice(MODES),
     help="What CMD may write: nothing; DIR, /tmp and $TMPDIR; everything, with the network.  "
     "[default: as configured, else read-only]",
 )
@@ -83,14 +68,14 @@ def fail(text: str) -> int:
 @override_option
 @click.option(
     "--intercept",
-    type=click.Choice(["auto", "kernel", "wrapper"]),
+    type=click.Choice(INTERCEPT),
     help="How execs are seen. kernel: every one of the whole process tree, with any shell. "
     "wrapper: those a patched shell does itself. auto: kernel where it works.  "
     "[default: as configured, else auto]",
 )
 @click.option(
     "--shell",
-    envvar="CODEX_BASH_PATH",
+    envvar=SHELL_VARIABLE,
     type=FILE,
     metavar="PATH",
     help="The shell that runs CMD.  [default: $CODEX_BASH_PATH; as configured; else the system's "
@@ -125,87 +110,10 @@ def fail(text: str) -> int:
     "so what the next run or server does.",
 )
 @click.argument("words", nargs=-1, required=True, metavar="CMD...", type=COMMAND)
-def exec_command(
-    rules: tuple[str, ...],
-    mode: str | None,
-    overrides: tuple[str, ...],
-    directory: str | None,
-    intercept: str | None,
-    shell: str | None,
-    tree: bool,
-    json: bool,
-    json_fd: int | None,
-    learn: str | None,
-    timeout: float | None,
-    accept_writable: bool,
-    words: tuple[str, ...],
-) -> None:
-    """Check what was asked for, fork the zygote, then load what runs it."""
-    from codex_multitool.keeper.zygote import start
-    from codex_multitool.launcher.hardening import harden
-    from codex_multitool.running import rules_engine, shells
-    from codex_multitool.running.probe import Probe
-
-    shells.open_standard_descriptors()
-    ignored = tuple(n for n in _HEREDITARY if signal.getsignal(n) is signal.SIG_IGN)
-    if signal.SIGINT not in ignored:
-        # Until the run listens to it, Ctrl-C ends the process without a traceback.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    shell = shell and os.path.abspath(shell)
-    if shell and (reason := shells.unusable(shell)):
-        sys.exit(fail(f"--shell {shell}: {reason}"))
-    result_fd = json_fd or (1 if json else None)
-    if json_fd is not None:
-        _own(json_fd)
-    try:
-        cwd = os.path.abspath(directory or ".")
-    except FileNotFoundError:
-        sys.exit(fail("the current directory was removed"))
-    try:
-        zygote = start(harden())
-        probe = Probe()
-        engine = rules_engine.begin()
-    except OSError as error:
-        sys.exit(fail(f"no process to start CMD from: {error.strerror}"))
-    # From here on large imports: the zygote has none of it in its memory, the trial goes on
-    # meanwhile.
-    from codex_multitool.cli import exec_run
-    from codex_multitool.cli.exec_lessons import NotRunError
-
-    gc.freeze()
-    gc.enable()
-    logging.basicConfig(format=f"{roles.CLI} exec: %(levelname)s: %(message)s")
-    options = exec_run.Options(
-        words=words,
-        cwd=cwd,
-        mode=mode,
-        overrides=overrides,
-        rules=rules,
-        intercept=intercept,
-        shell=shell,
-        shell_named=_is_option("shell"),
-        timeout=math.inf if timeout is None else timeout,
-        tree=tree,
-        result_fd=result_fd,
-        learn=learn,
-        accept_writable=accept_writable,
-        ignored=ignored,
-    )
-    try:
-        with closing(probe), closing(engine) if engine else nullcontext():
-            sys.exit(exec_run.run(options, zygote, probe, engine))
-    except NotRunError as error:
-        sys.exit(fail(str(error)))
-
-
-def _is_option(name: str) -> bool:
-    """Whether a parameter stands on the command line, not in the environment."""
-    source = click.get_current_context().get_parameter_source(name)
-    return source is click.core.ParameterSource.COMMANDLINE
-
-
-def _own(descriptor: int) -> None:
-    try:
-        os.set_inheritable(descriptor, False)
-    except OSError as error:
-        sys.exit(fail(f"--json-fd {descriptor}: {error.strerror}"))
+def exec_command(overrides: tuple[str, ...], shell: str | None, **given: Any) -> None:
+    """Run it as given."""
+    given = {name: value for name, value in given.items() if value is not None}
+    source = click.get_current_context().get_parameter_source("shell")
+    named = source is click.core.ParameterSource.COMMANDLINE
+    options = Options(overrides=overrides, shell=shell, shell_named=named, **given)
+    run(options)

@@ -4,11 +4,8 @@ import os
 from contextlib import suppress
 
 from codex_multitool.cli import learn, replace
+from codex_multitool.cli.exec_start import NotRunError
 from codex_multitool.running.standard_streams import write_all
-
-
-class NotRunError(Exception):
-    """The command was not run; the text says why."""
 
 
 class Lessons:

@@ -43,10 +43,18 @@ class Record:
         """A human answered it."""
         self._answered.add((question.program, question.argv))
 
-    def root(self, pid: int, argv: tuple[str, ...]) -> None:
-        """The shell, which was not judged."""
+    def root(self, pid: int, argv: tuple[str, ...], when: float) -> None:
+        """The shell, which was not judged. when: of time.monotonic()."""
         if self._every:
-            self._add(Exec(pid, None, argv[0], argv, "run", "", False, None, True, self._now()))
+            self._add(
+                Exec(
+                    *(pid, None, argv[0], argv, "run", ""),
+                    asked=False,
+                    prompt=None,
+                    trusted=True,
+                    started=when - self._begun,
+                )
+            )
 
     def exited(self, exited: Exited) -> None:
         """A process ended; its number may be another's from now on."""
@@ -69,10 +77,10 @@ class Record:
                 traced.argv,
                 traced.decision,
                 traced.reason or (traced.because or "" if asked else ""),
-                asked,
-                traced.because if traced.outside else None,
-                traced.trusted,
-                self._now(),
+                asked=asked,
+                prompt=traced.because if traced.outside else None,
+                trusted=traced.trusted,
+                started=traced.when - self._begun,
             )
         )
 
@@ -80,9 +88,6 @@ class Record:
         """The exec of the nearest of these processes that did one."""
         known = (self._latest[pid] for pid in pids if pid in self._latest)
         return next(known, 0 if self.execs else None)
-
-    def _now(self) -> float:
-        return time.monotonic() - self._begun
 
     def _add(self, found: Exec) -> None:
         if len(self.execs) >= _MAX_EXECS:

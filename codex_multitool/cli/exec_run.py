@@ -1,23 +1,24 @@
 """`exec` from its options to its exit status: one command in the foreground, and what is told."""
 
 import json
-import logging
 import math
 import os
 import shlex
 import socket
 import stat
 import sys
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from codex_multitool import roles
 from codex_multitool.cli import exec_tree, learn
 from codex_multitool.cli.colours import coloured
-from codex_multitool.cli.exec_lessons import Lessons, NotRunError
+from codex_multitool.cli.exec_lessons import Lessons
+from codex_multitool.cli.exec_options import Options
 from codex_multitool.cli.exec_record import Record
+from codex_multitool.cli.exec_start import NotRunError
 from codex_multitool.cli.foreground import TIMED_OUT, Command, Foreground, hired
 from codex_multitool.cli.main import CANNOT_START
-from codex_multitool.cli.overrides import refuse_both, stated_here
+from codex_multitool.cli.stated import refuse_both, stated_here
 from codex_multitool.cli.terminal import Human
 from codex_multitool.config.configuration import Config
 from codex_multitool.config.errors import ConfigError
@@ -29,48 +30,19 @@ from codex_multitool.keeper.outcome import Outcome
 from codex_multitool.running import shells
 from codex_multitool.running.choice import Choice, Interception, StartError, choose, load_rules
 from codex_multitool.running.configured import (
-    Environments,
     configured,
     configured_shell,
     workspace,
 )
 from codex_multitool.running.own_files import Names, OwnFiles, own_files
 from codex_multitool.running.probe import Probe
-from codex_multitool.running.settings import settings
+from codex_multitool.running.settings import Environments, Settings
 from codex_multitool.running.shell_proof import prove
 from codex_multitool.running.standard_streams import write_all
 from codex_multitool.sandbox.policy import WORKSPACE_WRITE, writable_roots
 
-log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The command line of `exec`, checked. cwd: absolute. timeout: seconds, perhaps inf.
-
-    mode, intercept, shell: None for what is configured. shell_named: whether it is an option,
-    not the environment that says so. result_fd: where the JSON goes, if anywhere. accept_writable:
-    that the command may write our own files. ignored: signals that the command shall ignore.
-    """
-
-    words: tuple[str, ...]
-    cwd: str
-    mode: str | None
-    overrides: tuple[str, ...]
-    rules: tuple[str, ...]
-    intercept: str | None
-    shell: str | None
-    shell_named: bool
-    timeout: float
-    tree: bool
-    result_fd: int | None
-    learn: str | None
-    accept_writable: bool
-    ignored: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
+class Setup(NamedTuple):
     """Options and configuration made one. workspace: what workspace-write opens; may be empty.
 
     own: what the command may not write.
@@ -85,7 +57,7 @@ class Setup:
 
 
 def run(options: Options, zygote: socket.socket, probe: Probe, engine: Engine | None) -> int:
-    """Run the command; returns the exit status. Raises NotRunError, and click.UsageError.
+    """Run the command; returns the exit status. Raises NotRunError, and StatedTwiceError.
 
     probe, engine: begun for this.
     """
@@ -115,9 +87,9 @@ def run(options: Options, zygote: socket.socket, probe: Probe, engine: Engine | 
 
 def _set_up(options: Options, record: Record, probe: Probe, engine: Engine | None) -> Setup:
     """What is in force: the options, then the configuration. Raises StartError, ConfigError."""
-    config, environments = configured(options.cwd, options.overrides)
+    config, environments = configured(options.directory, options.overrides)
     for warning in config.warnings:
-        log.warning("%s", warning)
+        _warn(warning)
     refuse_both(config, "--sandbox", options.mode, "sandbox_mode")
     refuse_both(config, "--shell", options.shell_named, OURS, "shell")
     shell = options.shell
@@ -137,17 +109,18 @@ def _set_up(options: Options, record: Record, probe: Probe, engine: Engine | Non
         ask_when_dangerous=config.dangerous_commands != "run",
     )
     for warning in judgement.policy.warnings:
-        log.warning("%s", warning)
-    place = options.cwd
+        _warn(warning)
+    place = options.directory
     if options.mode is None and config.policy().kind == WORKSPACE_WRITE:
-        place, why_none = workspace(os.path.realpath(options.cwd))
+        place, why_none = workspace(os.path.realpath(options.directory))
         if why_none is not None:
-            record.note(f"{options.cwd} is not writable: {why_none}")
+            record.note(f"{options.directory} is not writable: {why_none}")
     choice = choose(interception, probe.refusal)
     if choice.notice is not None:
         record.note(choice.notice)
     names = Names(roles.started(), roles.executable(roles.CLI))
-    own = OwnFiles(own_files(names, os.environ, rules, choice), accepted=options.accept_writable)
+    accepted = _warn if options.accept_writable else None
+    own = OwnFiles(own_files(names, os.environ, rules, choice), accepted=accepted)
     roots = writable_roots(config.policy(options.mode), place, environments.shell)
     if reason := own.exposed(roots):
         raise StartError(reason)
@@ -158,8 +131,9 @@ def _set_up(options: Options, record: Record, probe: Probe, engine: Engine | Non
 def _run(
     options: Options, setup: Setup, zygote: socket.socket, human: Human, record: Record
 ) -> Outcome:
-    found = settings(
-        setup.choice,
+    found = Settings(
+        setup.choice.shell,
+        setup.choice.wrapper,
         setup.judgement,
         setup.environments,
         setup.config.limits,
@@ -167,7 +141,7 @@ def _run(
     )
     command = Command(
         words=_argv(found.shell, options.words),
-        cwd=options.cwd,
+        cwd=options.directory,
         workspace=setup.workspace,
         policy=setup.config.policy(options.mode),
         timeout=options.timeout,
@@ -280,6 +254,10 @@ def _learn(lessons: Lessons, words: tuple[str, ...], record: Record) -> str | No
     command = words[0] if len(words) == 1 else shlex.join(words)
     # The first one is the shell we started.
     return lessons.write(learn.learned(record.execs[1:], command))
+
+
+def _warn(text: str) -> None:
+    _say(f"WARNING: {text}")
 
 
 def _say(line: str) -> None:

@@ -3,7 +3,6 @@
 import re
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
 from os.path import basename
 
 from codex_multitool.interception.architecture import FOREIGN
@@ -16,7 +15,6 @@ _MAX_COMMAND = 160  # characters of one command line
 _LEAST_COMMAND = 40  # however narrow the terminal is
 
 
-@dataclass(slots=True)
 class Exec:
     """One exec. decision: run, escalate or deny, as in the results of the server.
 
@@ -27,19 +25,36 @@ class Exec:
     not known. replaced: by the next exec of its process.
     """
 
-    pid: int
-    caller: int | None
-    program: str
-    argv: tuple[str, ...]
-    decision: str
-    reason: str
-    asked: bool
-    prompt: str | None
-    trusted: bool
-    started: float
-    ended: float | None = None
-    status: int | None = None
-    replaced: bool = False
+    def __init__(
+        self,
+        pid: int,
+        caller: int | None,
+        program: str,
+        argv: tuple[str, ...],
+        decision: str,
+        reason: str,
+        *,
+        asked: bool,
+        prompt: str | None,
+        trusted: bool,
+        started: float,
+        ended: float | None = None,
+        status: int | None = None,
+        replaced: bool = False,
+    ) -> None:
+        self.pid = pid
+        self.caller = caller
+        self.program = program
+        self.argv = argv
+        self.decision = decision
+        self.reason = reason
+        self.asked = asked
+        self.prompt = prompt
+        self.trusted = trusted
+        self.started = started
+        self.ended = ended
+        self.status = status
+        self.replaced = replaced
 
 
 def rendered(

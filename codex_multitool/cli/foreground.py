@@ -4,12 +4,11 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from typing import Any
+from contextlib import closing, contextmanager, suppress
+from typing import Any, NamedTuple
 
-from codex_multitool.cli.exec_lessons import NotRunError
 from codex_multitool.cli.exec_record import Record
+from codex_multitool.cli.exec_start import NotRunError
 from codex_multitool.cli.terminal import UNAVAILABLE, Human
 from codex_multitool.escalation.guard import Guard
 from codex_multitool.escalation.local_watch import LocalWatch
@@ -31,8 +30,7 @@ _PASSED_ON = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH, signal.SIGUSR1, si
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """What is to be run. words: argv of the shell. workspace: what workspace-write opens, or empty.
 
     timeout: seconds, perhaps inf. ignored: signals that it is to ignore. traced: whether each of
@@ -115,11 +113,14 @@ class Foreground:
 
         Raises NotRunError when it cannot be started, and OSError.
         """
-        os.close(os.open(self._command.cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
         numbers = {*_PASSED_ON, *_ENDING, signal.SIGTSTP}.difference(self._command.ignored)
-        with closing(self._keeper), self._hearing(), _signals(numbers, self._loop, self._pass_on):
-            _send(self._keeper, self._order(), 0, 1, 2)
-            self._loop.run(self._over)
+        with closing(self._keeper):
+            os.close(os.open(self._command.cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+            with self._hearing(), _signals(numbers, self._loop, self._pass_on):
+                # One that has gone is heard all the same: it may have said why.
+                with suppress(BrokenPipeError, ConnectionResetError):
+                    _send(self._keeper, self._order(), 0, 1, 2)
+                self._loop.run(self._over)
         for note in self._watch.notes(ended=True):
             self._record.note(note)
         if self._outcome is not None:
@@ -169,7 +170,7 @@ class Foreground:
     def _began(self, message: protocol.Began) -> None:
         for root in message.lacking:
             self._record.note(f"not writable: {root}")
-        self._record.root(message.pid, self._command.words)
+        self._record.root(message.pid, self._command.words, message.when)
 
     def _refused(self, message: protocol.Refused) -> None:
         self._refusal = message.text

@@ -1,13 +1,14 @@
-"""`-c key=value`, and the configuration in force where it is given."""
+"""The option `-c key=value` of the subcommands that have it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import click
 
-from codex_multitool.config.configuration import Config
+from codex_multitool.cli.stated import StatedTwiceError
 from codex_multitool.config.documents import override_document
 from codex_multitool.config.errors import ConfigError
 
@@ -31,7 +32,15 @@ def _stated(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tu
 
 
 def override_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The option -c, as the argument `overrides`."""
+    """The option -c, as the argument `overrides`; a StatedTwiceError is a UsageError then."""
+
+    @wraps(function)
+    def called(*arguments: Any, **more: Any) -> Any:
+        try:
+            return function(*arguments, **more)
+        except StatedTwiceError as error:
+            raise click.UsageError(str(error)) from None
+
     option = click.option(
         "-c",
         "--config",
@@ -42,18 +51,4 @@ def override_option(function: Callable[..., Any]) -> Callable[..., Any]:
         help="A setting of config.toml for this run. VALUE is TOML; what is not is a string. May "
         "be given again.",
     )
-    return option(function)
-
-
-def stated_here(config: Config, *key: str) -> str | None:
-    """The `-c key=value` that states a setting, or one of a table; None if none does."""
-    for found, stated in config.stated.items():
-        if found[: len(key)] == key and stated.document.is_override:
-            return stated.where
-    return None
-
-
-def refuse_both(config: Config, flag: str, given: object, *key: str) -> None:
-    """Raise UsageError where an option and a `-c` say the same: either may be the mistake."""
-    if given and (stated := stated_here(config, *key)):
-        raise click.UsageError(f"{flag} and {stated} are about the same: give one of them.")
+    return option(called)

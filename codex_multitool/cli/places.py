@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from codex_multitool.cli.findings import OK, WEAKER, Finding
 from codex_multitool.config.configuration import Config
-from codex_multitool.escalation.identity import beneath
+from codex_multitool.escalation.writable import beneath
 from codex_multitool.sandbox.policy import SandboxPolicy, writable_roots
 
 _TEMPORARY = SandboxPolicy("workspace-write")

@@ -9,7 +9,6 @@ import errno
 import os
 import signal
 import stat
-import tempfile
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -51,7 +50,8 @@ def replace(path: str, content: bytes) -> None:
         before = None
     held = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
-        descriptor, temporary = tempfile.mkstemp(prefix=".codex-multitool-", dir=folder)
+        temporary = os.path.join(folder, f".codex-multitool-{os.urandom(8).hex()}")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar, cast
 
+from codex_multitool.config.limits import Limits
 from codex_multitool.config.settings import (
     ENVIRONMENT,
     FILTERS,
@@ -20,19 +21,6 @@ from codex_multitool.sandbox.policy import SandboxPolicy
 READ_ONLY, WORKSPACE_WRITE = "read-only", "workspace-write"
 
 T = TypeVar("T")
-
-
-class Limits(NamedTuple):
-    """Most a command may use; None: as much as the server. memory, file_size: bytes.
-
-    processes: more than there are when the command starts. The others: of each process.
-    """
-
-    memory: int | None = None
-    processes: int | None = 4096
-    cpu_seconds: int | None = None
-    file_size: int | None = None
-    open_files: int | None = None
 
 
 class Layer(NamedTuple):

@@ -5,7 +5,6 @@ bounded, each message is taken only when it is due, and what runs is what was op
 A connection that breaks a rule is closed, and a closed connection means that nothing runs.
 """
 
-import logging
 import os
 import select
 import socket
@@ -35,8 +34,6 @@ from codex_multitool.interception.resolve import View
 from codex_multitool.interception.sealed import sealed
 from codex_multitool.interception.tracee import Opened
 from codex_multitool.loop import Event, Running, Task, Wait
-
-log = logging.getLogger(__name__)
 
 _MAX_SESSIONS = 64  # judged at a time; more wait in the socket's queue
 _REQUEST_SECONDS = 30.0  # for a whole request to arrive; the wrapper sends it at once
@@ -108,11 +105,11 @@ class Broker:
                     return _stream(fds[0])
                 if not data and self._hung_up():
                     return None
-                log.warning("a handshake was dropped: no descriptor came along")
+                self._context.note("a handshake was dropped: no descriptor came along")
             except BlockingIOError:
                 continue
             except OSError as error:
-                log.warning("a handshake was dropped: %s", error)
+                self._context.note(f"a handshake was dropped: {error}")
 
     def _hung_up(self) -> bool:
         # An empty message of a live peer looks the same to recvmsg.
@@ -125,7 +122,7 @@ class Broker:
             with ExitStack() as stack:
                 yield from Session(self._context, connection, self._large, stack).run()
         except (wire.WireError, OSError) as error:
-            log.warning("an exec request was dropped: %s", str(error) or type(error).__name__)
+            self._context.note(f"an exec request was dropped: {str(error) or type(error).__name__}")
 
     def _end(self, session: Running, connection: socket.socket) -> None:
         self._sessions.discard(session)

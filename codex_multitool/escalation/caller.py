@@ -8,15 +8,14 @@ grow or too few descriptors would end a trusted program half-way through its wor
 import errno
 import os
 import signal
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # Every language runtime ignores these for itself, the wrapper's included.
 _RUNTIME = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
 _CHUNK = 1 << 14
 
 
-@dataclass(frozen=True, slots=True)
-class Inherited:
+class Inherited(NamedTuple):
     """umask: int. nice: -20 to 19. blocked, ignored: signal numbers."""
 
     umask: int
@@ -43,8 +42,7 @@ def inherited(pid: int, *, runtime_signals: bool = False) -> Inherited:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class OwnShell:
+class OwnShell(NamedTuple):
     """The shell of one call: its process id, 0 before it is known, and what it was started as."""
 
     pid: int

@@ -4,14 +4,15 @@ import os
 import resource
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from errno import ENOENT
+from typing import NamedTuple
 
 from codex_multitool.escalation import wire
 from codex_multitool.escalation.caller import Inherited
 from codex_multitool.escalation.context import Context
-from codex_multitool.escalation.identity import redirectable, untrusted
+from codex_multitool.escalation.identity import untrusted
 from codex_multitool.escalation.watch import Absence
+from codex_multitool.escalation.writable import redirectable
 from codex_multitool.interception.descriptors import tell
 from codex_multitool.interception.program import Kind, Program
 from codex_multitool.launcher.spawn import NotStartedError, Process, Spawn
@@ -23,8 +24,7 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 _NO_CORE = ((resource.RLIMIT_CORE, 0, 0),)
 
 
-@dataclass(frozen=True, slots=True)
-class Escalated:
+class Escalated(NamedTuple):
     """What runs outside: the program opened, and everything it takes over from its caller.
 
     descriptors: pairs (ours, number in the program). workdir: directory descriptor. asked:

@@ -4,7 +4,7 @@ Both ways of interception bring their execs here.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from codex_multitool.escalation.caller import OwnShell
 from codex_multitool.escalation.decide import (
@@ -32,8 +32,7 @@ Settled = Run | Escalate | Deny
 Trace = Callable[[int, ExecRequest, Decided, Settled], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """What the judging of one command works with.
 
     start: starts programs outside. loop: drives what goes on meanwhile. ask: puts a question,
@@ -53,7 +52,7 @@ class Context:
     note: Callable[[str], None]
     writable: Collection[str]
     own_shell: Callable[[], OwnShell]
-    watch: Watch = field(default_factory=NoWatch)
+    watch: Watch = NoWatch()
     own_mounts: bool = False
     trace: Trace | None = None
 

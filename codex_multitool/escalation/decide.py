@@ -5,8 +5,8 @@ could not have written; whatever no rule names runs inside.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from os.path import basename
+from typing import NamedTuple
 
 from codex_multitool.escalation.dangerous import danger
 from codex_multitool.escalation.judgement import Judgement
@@ -14,8 +14,7 @@ from codex_multitool.execpolicy.evaluate import judge, strictest
 from codex_multitool.execpolicy.rules import Decision, Policy, RuleMatch
 
 
-@dataclass(frozen=True, slots=True)
-class ExecRequest:
+class ExecRequest(NamedTuple):
     """One exec, as the server itself saw it.
 
     programs: the absolute paths the program goes by, canonical path first, then the path asked
@@ -34,15 +33,19 @@ class ExecRequest:
     replaceable: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """Runs inside the sandbox. note: why it does not leave it although a rule allows, or None."""
 
     note: str | None = None
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Run) and self.note == other.note
 
-@dataclass(frozen=True, slots=True)
-class Escalate:
+    def __hash__(self) -> int:
+        return hash(self.note)
+
+
+class Escalate(NamedTuple):
     """Runs outside the sandbox.
 
     name: which of the request's programs the rule is about. Many a program does what argv[0] says,
@@ -50,8 +53,8 @@ class Escalate:
     """
 
     rule: str
-    name: str = field(default="", compare=False)
-    justification: str | None = field(default=None, compare=False)
+    name: str = ""
+    justification: str | None = None
 
     def called(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         """The argv with which it may run."""
@@ -59,16 +62,26 @@ class Escalate:
             return argv
         return (self.name, *argv[1:])
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Escalate) and self.rule == other.rule
 
-@dataclass(frozen=True, slots=True)
-class Deny:
+    def __hash__(self) -> int:
+        return hash(self.rule)
+
+
+class Deny(NamedTuple):
     """Does not run. reason: for the program's stderr and the result."""
 
     reason: str
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Deny) and self.reason == other.reason
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+    def __hash__(self) -> int:
+        return hash(self.reason)
+
+
+class Ask(NamedTuple):
     """A human decides. accepted: what an acceptance means. because: the rule or the danger.
 
     how_to_allow: what to do when nobody can be asked; a model reads it, so it names what only the

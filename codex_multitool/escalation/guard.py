@@ -10,7 +10,6 @@ while everything in the sandbox slept is that program's.
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from codex_multitool.escalation import protected
 from codex_multitool.escalation.newcomers import Newcomers
@@ -33,12 +32,14 @@ _MAX_PLACES = 128  # watched at a time, besides the roots and the way to where a
 _MAX_UNSEEN = 5  # told in one result
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Departure:
     """A program that runs outside, of the command that `watch` is of. held: see `Watch.leaving`."""
 
-    watch: object
-    held: int | None
+    __slots__ = ("held", "watch")
+
+    def __init__(self, watch: object, held: int | None) -> None:
+        self.watch = watch
+        self.held = held
 
 
 class Guard:

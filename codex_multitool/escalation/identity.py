@@ -4,53 +4,27 @@ Whatever the sandbox could write, replace, or make a path lead to, may forbid or
 """
 
 import os
-import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from stat import S_ISVTX
-from typing import TypeVar
 
 from codex_multitool.escalation.decide import ExecRequest
 from codex_multitool.escalation.git_arguments import git_arguments
+from codex_multitool.escalation.writable import (
+    beneath,
+    leads_to,
+    mounted_beneath,
+    redirectable,
+)
 from codex_multitool.interception.program import Program
-from codex_multitool.interception.resolve import way
 from codex_multitool.interception.tracee import Loaded
 
-# What is found there depends on who looks, and when.
-_SHIFTING = "/proc"
 _MANY_IN_ONE = frozenset(("busybox", "toybox"))
 
 # Folders that our user cannot write, nor any above them: nobody but root can change that.
 _kept: set[str] = set()
 _MOST_KEPT = 256
 
-_MOMENT = 1.0  # seconds
-_MOST_REMEMBERED = 1024
-
 Command = tuple[str, ...]
-T = TypeVar("T")
-
-
-def _for_a_moment(look: Callable[[str, Command], T]) -> Callable[[str, Command], T]:
-    """Remember what was found at a path, for some writable directories, for a moment.
-
-    Nobody in the sandbox can make it untrue that something is out of the sandbox's reach; the
-    user, who can, is seen to have done so a moment later.
-    """
-    found: dict[tuple[str, Command], T] = {}
-    since = -_MOMENT
-
-    def remembered(path: str, writable: Command) -> T:
-        nonlocal since
-        now = time.monotonic()
-        if now - since > _MOMENT or len(found) >= _MOST_REMEMBERED:
-            found.clear()
-            since = now
-        key = path, writable
-        if key not in found:
-            found[key] = look(path, writable)
-        return found[key]
-
-    return remembered
 
 
 def exec_request(
@@ -99,7 +73,7 @@ def untrusted(program: Program, writable: Collection[str]) -> str | None:
     if program.path is None:
         what = "lives in memory only" if program.memfd else "has no path that leads to it"
         return f"{program.asked} {what}"
-    if beneath(program.path, writable) or _mounted_beneath(program.path, tuple(writable)):
+    if beneath(program.path, writable) or mounted_beneath(program.path, tuple(writable)):
         return f"{program.path} lies where the sandbox can write"
     return None
 
@@ -132,30 +106,6 @@ def replaceable(program: Program) -> str | None:
     return None
 
 
-def redirectable(path: str, writable: Collection[str]) -> bool:
-    """Whether the sandbox can write at `path`, absolute, or could make it lead elsewhere."""
-    return _leads_to(path, tuple(writable)) is None
-
-
-@_for_a_moment
-def _leads_to(path: str, writable: Command) -> str | None:
-    """Where a path leads that nobody inside can redirect; None for any other."""
-    try:
-        found, passed = way(path)
-    except OSError:
-        return None
-    reachable = any(
-        beneath(place, (*writable, _SHIFTING)) or _mounted_beneath(place, writable)
-        for place in (found, *passed)
-    )
-    return None if reachable else found
-
-
-def beneath(path: str, roots: Iterable[str]) -> bool:
-    """Whether `path`, absolute and normalised, is one of `roots` or lies under one."""
-    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
-
-
 def absolute(file: str, workdir: str) -> str:
     """`file` as an absolute path, by its text alone."""
     return os.path.normpath(os.path.join(workdir, file))
@@ -169,33 +119,11 @@ def _names(program: Program, workdir: str) -> list[str]:
 
 def _leads(asked: str, path: str, writable: Collection[str]) -> bool:
     """Whether the name leads to the program, and nobody inside can change that."""
-    return _leads_to(asked, tuple(writable)) == path
+    return leads_to(asked, tuple(writable)) == path
 
 
 def _writable_by_mode(path: str) -> bool:
     return os.access(path, os.W_OK, effective_ids=True)
-
-
-@_for_a_moment
-def _mounted_beneath(path: str, writable: Command) -> bool:
-    """Whether the path lies in a writable directory that is mounted there, too.
-
-    Landlock goes by the directory itself, under whatever path it is reached.
-    """
-    roots = set(filter(None, map(_identity, writable)))
-    while path != "/":
-        if _identity(path) in roots:
-            return True
-        path = os.path.dirname(path)
-    return _identity(path) in roots
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _untrusted_interpreter(

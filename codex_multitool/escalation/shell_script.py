@@ -7,7 +7,6 @@ what it finds is a reason to ask, never a reason to trust. POSIX XCU 2.2, 2.3, 2
 """
 
 import re
-from dataclasses import dataclass, field
 
 _TOKEN = re.compile(
     r"""
@@ -51,19 +50,36 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z_0-9]*(?:\[[^]]*\])?\+?=")
 _EXPANSION = "$()"  # what stands for a substitution in the word it is part of
 
 
-@dataclass(slots=True)
 class _Frame:
-    """One level of nesting. ending: what closes it. tokens: what its text is made of."""
+    """One level of nesting. ending: what closes it. tokens: what its text is made of.
 
-    ending: str
-    tokens: re.Pattern[str] = _TOKEN
-    substitution: bool = False
-    arithmetic: bool = False
-    words: list[str] = field(default_factory=list)
-    pieces: list[str] | None = None  # of the word in progress
-    quoted: bool = False
-    redirect: str = ""  # the next word belongs to this operator
-    cases: int = 0  # open `case` commands: their patterns end with `)`
+    pieces: of the word in progress. redirect: the operator that the next word belongs to. cases:
+    open `case` commands, whose patterns end with `)`.
+    """
+
+    __slots__ = (
+        *("ending", "tokens", "substitution", "arithmetic", "words", "pieces", "quoted"),
+        *("redirect", "cases"),
+    )
+
+    def __init__(
+        self,
+        ending: str,
+        tokens: re.Pattern[str] = _TOKEN,
+        *,
+        substitution: bool = False,
+        arithmetic: bool = False,
+        pieces: list[str] | None = None,
+    ) -> None:
+        self.ending = ending
+        self.tokens = tokens
+        self.substitution = substitution
+        self.arithmetic = arithmetic
+        self.words: list[str] = []
+        self.pieces = pieces
+        self.quoted = False
+        self.redirect = ""
+        self.cases = 0
 
     @property
     def text(self) -> bool:

@@ -7,7 +7,8 @@ from contextlib import ExitStack
 
 from codex_multitool.escalation.environment import EscalatedEnvironment, escalated_environment
 from codex_multitool.escalation.git_guards import git_guards, settings
-from codex_multitool.escalation.identity import redirectable, replaceable, untrusted
+from codex_multitool.escalation.identity import replaceable, untrusted
+from codex_multitool.escalation.writable import redirectable
 from codex_multitool.interception.program import Kind, examine
 from codex_multitool.launcher.spawn import NotStartedError, Spawn, Start
 from codex_multitool.loop import Task, Wait

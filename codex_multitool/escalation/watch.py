@@ -1,15 +1,13 @@
 """What judging knows of the protected names: who watches them may be another process — pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from codex_multitool.escalation.protected import Change
 from codex_multitool.loop import Task
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """What differs now from what was agreed on; empty: nothing.
 
     state: what agreeing agrees to, known to the watch that it came from.

@@ -8,9 +8,9 @@ itself, or files, pipes and terminals are opened anew: with an offset of their o
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from errno import E2BIG, EBADF, EPERM
 from stat import S_ISCHR, S_ISFIFO, S_ISREG
+from typing import NamedTuple
 
 from codex_multitool.interception import rights
 from codex_multitool.interception.kernel import KernelError, pidfd_getfd, pidfd_open
@@ -25,8 +25,7 @@ _TO_TERMINAL = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _KEPT = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_DSYNC | os.O_DIRECT
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(NamedTuple):
     """pairs: (our descriptor, close-on-exec; its number there). missing: numbers not to be had."""
 
     pairs: tuple[tuple[int, int], ...]

@@ -9,8 +9,8 @@ empty path is the NUL that ends the path the caller gave, and with null argv and
 import enum
 import os
 import signal
-from dataclasses import dataclass
 from errno import EACCES
+from typing import NamedTuple
 
 from codex_multitool.interception.architecture import Architecture
 from codex_multitool.interception.exec_stop import (
@@ -43,8 +43,7 @@ class Turned(enum.Enum):
     GONE = "the caller died, or was interrupted and may ask again"
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
+class Replacement(NamedTuple):
     """What a caller becomes. descriptor: its number there. expected: what then runs.
 
     otherwise: exit status if it cannot be started. meanwhile: takes the signals that come before

@@ -7,7 +7,7 @@ so nothing of ours is in the caller's environment, arguments or file system.
 import os
 import socket
 import sys
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from codex_multitool.interception.exec_stop import Expected
 from codex_multitool.interception.listener import Listener, Notification
@@ -29,8 +29,7 @@ class UnavailableError(Exception):
     """The caller cannot become a script; the text says what is missing in its file system."""
 
 
-@dataclass(frozen=True, slots=True)
-class StandIn:
+class StandIn(NamedTuple):
     """An escalated program's stand-in, not yet put in place; owns its descriptors.
 
     status: takes `relay.ended`. signals: gives what `relay.relayed` reads. channel: a stream
@@ -116,8 +115,7 @@ def denial(
     return Replacement(descriptor, Expected(*interpreter, argv), status)
 
 
-@dataclass(frozen=True, slots=True)
-class _Caller:
+class _Caller(NamedTuple):
     listener: Listener
     notification: Notification
 

@@ -8,7 +8,6 @@ execs do not wait for it.
 import errno
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 
 from codex_multitool.escalation.context import Context, Settled, conclude, settle
@@ -49,23 +48,24 @@ _DENIED_STATUS = 1
 _STDERR = 2
 _MAX_HELD = 256  # each takes a dozen descriptors of ours, and up to 6 MiB
 
-_RUN = Run()
 
 Outcome = Resumed | Turned | Refused
 
 
-@dataclass(slots=True, eq=False)
 class _Held:
     """A process with an exec under way, one at a time (see `hold`).
 
     steps, task: what goes on. waiting: the execs of its other threads.
     """
 
-    notification: Notification
-    snapshot: ExecSnapshot | Repeated
-    steps: Steps[Outcome] | None = None
-    task: Running | None = None
-    waiting: list[Notification] = field(default_factory=list)
+    __slots__ = ("notification", "snapshot", "steps", "task", "waiting")
+
+    def __init__(self, notification: Notification, snapshot: ExecSnapshot | Repeated) -> None:
+        self.notification = notification
+        self.snapshot = snapshot
+        self.steps: Steps[Outcome] | None = None
+        self.task: Running | None = None
+        self.waiting: list[Notification] = []
 
 
 class Supervisor:
@@ -189,7 +189,7 @@ class Supervisor:
             conclude(self._context, request, verdict)
             self._traced(snapshot, request, verdict, verdict)
             self._deny(held, snapshot, verdict.reason)
-        elif verdict == _RUN:
+        elif isinstance(verdict, Run) and verdict.note is None:
             self._traced(snapshot, request, verdict, verdict)
             self._resume(held)
         else:

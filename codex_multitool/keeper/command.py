@@ -155,7 +155,6 @@ class Command:
         if order.size is not None:
             self._pipes = Pipes(self._means.loop, self._capture.feed)
             self._descriptors = self._pipes.write_ends()
-        self._set_alarm()
 
     def _ask(self, spawner: Spawner) -> Shell:
         """The shell, asked of a spawner."""
@@ -199,7 +198,9 @@ class Command:
         self._workdir = -1
         assert self._shell is not None
         if self._order.traced or spawner.lacking:
-            self._means.front.tell(protocol.Began(self._shell.pid, spawner.lacking))
+            began = protocol.Began(self._shell.pid, spawner.lacking, time.monotonic())
+            self._means.front.tell(began)
+        self._set_alarm()  # not before: what has not begun cannot be out of time
         if self._order.lines:
             self._lines = self._means.loop.start(self._tell_lines())
 

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import time
 from collections.abc import Callable
 
 from codex_multitool.escalation.broker import Broker
@@ -130,6 +131,7 @@ class Judging:
                 because=asks.because if asks else None,
                 outside=asks is not None and isinstance(asks.accepted, Escalate),
                 trusted=request.untrusted is None,
+                when=time.monotonic(),
             )
         )
         if self._exits is not None:

@@ -9,8 +9,7 @@ from codex_multitool.keeper.processes import Processes
 from codex_multitool.keeper.spawners import Spawners
 from codex_multitool.launcher.start import Starter
 from codex_multitool.loop import Loop
-from codex_multitool.running.configured import Environments
-from codex_multitool.running.settings import Settings
+from codex_multitool.running.settings import Environments, Settings
 
 
 class Means(NamedTuple):

@@ -121,11 +121,13 @@ class Refused(NamedTuple):
 class Began(NamedTuple):
     """The command runs. pid: of its first process. lacking: roots it was not given, and why.
 
-    Said only where that is wanted (`Order.traced`), or something is lacking.
+    when: of time.monotonic(). Said only where that is wanted (`Order.traced`), or something is
+    lacking.
     """
 
     pid: int
     lacking: tuple[str, ...]
+    when: float
 
 
 class Ask(NamedTuple):
@@ -201,7 +203,7 @@ class Traced(NamedTuple):
 
     decision, reason: as of a Verdict, perhaps without a reason. because: why a human is asked,
     if one is; outside: whether it then leaves the sandbox. trusted: whether a rule could lift
-    the program out of the sandbox.
+    the program out of the sandbox. when: of time.monotonic().
     """
 
     pid: int
@@ -213,6 +215,7 @@ class Traced(NamedTuple):
     because: str | None
     outside: bool
     trusted: bool
+    when: float
 
 
 class Exited(NamedTuple):

@@ -16,29 +16,36 @@ from collections.abc import Callable
 import _prctl  # type: ignore[import-not-found]  # see sandbox/enforce.py
 
 from codex_multitool.launcher.hardening import Limits
+from codex_multitool.running.probe import Probe
 
 
-def start(started_with: Limits = ()) -> socket.socket:
+def start(started_with: Limits = (), probe: Probe | None = None) -> socket.socket:
     """Fork the zygote; returns the socket on which it takes `Begin`, and `Grow` for each keeper.
 
     To be called before any thread is started. The zygote ends when the socket is closed.
     started_with: limits that are others in this process, and given back to what is executed.
+    probe: whose trial the zygote begins, as soon as it has loaded what that takes.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     if os.fork() == 0:
         ours.close()
-        run_service("codex-zygote", lambda: _serve(theirs, started_with))
+        run_service("codex-zygote", lambda: _serve(theirs, started_with, probe))
     theirs.close()
+    if probe is not None:
+        probe.left_to_others()
     return ours
 
 
-def _serve(control: socket.socket, started_with: Limits) -> None:
-    _let_go(control.fileno())
-    # Here, and not in the front, which does without most of it.
+def _serve(control: socket.socket, started_with: Limits, probe: Probe | None) -> None:
+    _let_go(control.fileno(), *([] if probe is None else [probe.writer]))
+    # All that is loaded here is little that the front needs, too.
+    if probe is not None:
+        from codex_multitool.running import trial  # noqa: F401 — not once more by the trial itself
+
+        probe.begin()
     from codex_multitool.keeper.forking import Zygote
 
-    # A collector that looks at what forks share makes copies of it.
-    gc.collect()
+    # A collector that looks at what forks share makes copies of it. Loading leaves no garbage.
     gc.freeze()
     gc.disable()
     Zygote(control, started_with).serve()
@@ -68,22 +75,22 @@ def run_service(name: str, serve: Callable[[], None]) -> None:
         os._exit(status)
 
 
-def _let_go(kept: int) -> None:
+def _let_go(*kept: int) -> None:
     """Drop the front's streams, and whatever its starter may have left it: no command's business.
 
     A client that waits for the end of the output must not wait for the last keeper, too.
     """
-    close_all_but(kept)
+    close_all_but(*kept)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(2, 1)
     os.close(null)
 
 
-def close_all_but(kept: int) -> None:
+def close_all_but(*kept: int) -> None:
     """Close what a fork brought along."""
     for name in os.listdir("/proc/self/fd"):
-        if int(name) not in (0, 1, 2, kept):
+        if int(name) not in (0, 1, 2, *kept):
             try:
                 os.close(int(name))
             except OSError:

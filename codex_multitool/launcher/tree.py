@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator
 
 _MAX_COMMAND_LINE = 200
 _CHUNK = 1 << 16
+_SHORT = 2048  # a list goes on behind a page of it, seq_file(9), and not before
 
 
 class Children:
@@ -40,7 +41,7 @@ class Children:
         while more:
             piece = os.pread(self._fd, _CHUNK, len(text))
             text += piece
-            more = bool(piece)
+            more = len(piece) >= _SHORT
         return [int(pid) for pid in text.split()]
 
 

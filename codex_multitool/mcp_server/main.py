@@ -16,8 +16,8 @@ def main(argv: list[str]) -> int:
     # A terminal's Ctrl-C during start-up ends the process without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        zygote = keepers.start(harden())
         probe = Probe()
+        zygote = keepers.start(harden(), probe)
         engine = rules_engine.begin()
     except OSError as error:
         os.write(2, f"{roles.MCP_SERVER}: no process can be started: {error.strerror}\n".encode())

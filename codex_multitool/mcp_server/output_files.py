@@ -16,7 +16,7 @@ from os.path import isabs, join
 
 import trio
 
-from codex_multitool.escalation.identity import beneath
+from codex_multitool.escalation.writable import beneath
 from codex_multitool.running.own_files import changeable
 
 log = logging.getLogger(__name__)

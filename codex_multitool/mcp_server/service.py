@@ -6,16 +6,17 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from codex_multitool import roles
-from codex_multitool.config.configuration import Limits
 from codex_multitool.config.errors import ConfigError
+from codex_multitool.config.limits import Limits
 from codex_multitool.execpolicy.engine_process import Engine
 from codex_multitool.execpolicy.rules import Policy
 from codex_multitool.mcp_server.options import Options
 from codex_multitool.mcp_server.state import SandboxState
 from codex_multitool.running import shells
 from codex_multitool.running.choice import Choice, Interception, StartError, choose, load_rules
-from codex_multitool.running.configured import Environments, configured, configured_shell, workspace
+from codex_multitool.running.configured import configured, configured_shell, workspace
 from codex_multitool.running.probe import Probe
+from codex_multitool.running.settings import Environments
 from codex_multitool.sandbox.enforce import refusal
 from codex_multitool.sandbox.policy import writable_roots
 

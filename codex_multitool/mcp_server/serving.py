@@ -18,18 +18,19 @@ from codex_multitool.mcp_server.service import Service
 from codex_multitool.mcp_server.shell import ShellTool
 from codex_multitool.mcp_server.state import SandboxState
 from codex_multitool.mcp_server.stdio import Stdio
-from codex_multitool.running.settings import Settings, settings
+from codex_multitool.running.settings import Settings
 
 
 def serve(service: Service, opening: Opening, zygote: socket.socket) -> int:
     """Serve until the client or a signal ends it; returns the exit status."""
     judgement = Judgement(service.rules, service.preserve_program_paths, service.ask_when_dangerous)
-    found = settings(
-        service.choice,
+    found = Settings(
+        service.choice.shell,
+        service.choice.wrapper,
         judgement,
         service.environments,
         service.limits,
-        own_mounts=service.own_mounts,
+        service.own_mounts,
     )
     # What is there now stays: the collector need not look at it again.
     gc.freeze()

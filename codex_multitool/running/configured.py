@@ -1,8 +1,7 @@
 """The configuration of this process, and the environments in which what it runs starts."""
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from codex_multitool.config.configuration import Config
 from codex_multitool.config.dotenv import load_dotenv
@@ -11,18 +10,7 @@ from codex_multitool.config.home import codex_home
 from codex_multitool.config.layers import load
 from codex_multitool.config.shell_environment import shell_environment
 from codex_multitool.running import shells
-
-
-class Environments(NamedTuple):
-    """own: this process's, the ground of escalated programs'. shell: of everything else.
-
-    keep, drop: what the user says of the variables of escalated programs.
-    """
-
-    own: Mapping[str, str]
-    shell: Mapping[str, str]
-    keep: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
+from codex_multitool.running.settings import Environments
 
 
 def configured(cwd: str | None, overrides: Sequence[str] = ()) -> tuple[Config, Environments]:

@@ -7,7 +7,7 @@ import os
 import resource
 import signal
 
-from codex_multitool.config.configuration import Limits
+from codex_multitool.config.limits import Limits
 from codex_multitool.interception.architecture import FOREIGN
 
 _LOAD = "/proc/loadavg"

@@ -5,28 +5,33 @@ A trusted project's own files are none of them: what they may say opens nothing
 (config/project_limits.py).
 """
 
-import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from codex_multitool.config.home import codex_home
 from codex_multitool.config.layers import SYSTEM_FILE
 from codex_multitool.config.rules_files import rules_files
-from codex_multitool.escalation.identity import beneath, redirectable
+from codex_multitool.escalation.writable import beneath, redirectable
 from codex_multitool.running.choice import Choice
-
-log = logging.getLogger(__name__)
 
 _OPTION = "--accept-writable-server"
 _STATED_HOME = "CODEX_HOME"
 
 
 class OwnFiles:
-    """Files and folders by what they are. accepted: that commands write them is told, no more."""
+    """Files and folders by what they are.
 
-    def __init__(self, files: Iterable[tuple[str, str]] = (), *, accepted: bool = False) -> None:
+    accepted: is told, once, that commands may write them; without it they must not.
+    """
+
+    def __init__(
+        self,
+        files: Iterable[tuple[str, str]] = (),
+        *,
+        accepted: Callable[[str], None] | None = None,
+    ) -> None:
         self._files = tuple(files)
         self._accepted = accepted
         self._told: set[str] = set()
@@ -34,11 +39,11 @@ class OwnFiles:
     def exposed(self, roots: Sequence[str]) -> str | None:
         """Why commands must not get these writable directories; None if they may."""
         reason = self._exposed(roots)
-        if reason is None or not self._accepted:
+        if reason is None or self._accepted is None:
             return reason
         if reason not in self._told:
             self._told.add(reason)
-            log.warning("accepted: %s", reason)
+            self._accepted(f"accepted: {reason}")
         return None
 
     def _exposed(self, roots: Sequence[str]) -> str | None:

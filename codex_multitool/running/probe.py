@@ -1,7 +1,6 @@
 """Does kernel interception work here? Tried, not guessed: one real exec is judged and watched.
 
-The trial is a process of its own: it goes on while the server loads what it needs, and what it
-needs itself is in nobody else's memory.
+The trial is a process of its own: it goes on while others load what they need.
 """
 
 import os
@@ -17,14 +16,28 @@ _MOST = 4096  # bytes of a reason
 
 
 class Probe:
-    """One trial, begun at once. To be made before any thread is started, and asked or closed."""
+    """One trial, begun here or by a fork of this process. To be asked or closed.
+
+    writer: on which the trial answers, until it is begun.
+    """
 
     def __init__(self) -> None:
-        self._reader, writer = os.pipe2(os.O_CLOEXEC)
-        self._pid = os.fork()
-        if self._pid == 0:
-            _be_trial(writer)
-        os.close(writer)
+        self._reader, self.writer = os.pipe2(os.O_CLOEXEC)
+        self._pid = 0
+
+    def begin(self) -> "Probe":
+        """Begin it; before any thread is started. Raises OSError."""
+        pid = os.fork()
+        if pid == 0:
+            _be_trial(self.writer)
+        self._pid = pid
+        self.left_to_others()
+        return self
+
+    def left_to_others(self) -> None:
+        """The end that the trial answers on is not needed here any more."""
+        os.close(self.writer)
+        self.writer = -1
 
     def refusal(self) -> str | None:
         """Why kernel interception is not to be had here; None if it works. To be asked once."""
@@ -41,9 +54,12 @@ class Probe:
         return None if told == _WORKS else told.decode(errors="replace")
 
     def close(self) -> None:
-        """End the trial."""
+        """Ask no more; and end the trial, if it was begun here."""
+        for descriptor in (self._reader, self.writer):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._reader = self.writer = -1
         if self._pid:
-            os.close(self._reader)
             os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
             self._pid = 0

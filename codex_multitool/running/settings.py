@@ -3,10 +3,20 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from codex_multitool.config.configuration import Limits
+from codex_multitool.config.limits import Limits
 from codex_multitool.escalation.judgement import Judgement
-from codex_multitool.running.choice import Choice
-from codex_multitool.running.configured import Environments
+
+
+class Environments(NamedTuple):
+    """own: this process's, the ground of escalated programs'. shell: of everything else.
+
+    keep, drop: what the user says of the variables of escalated programs.
+    """
+
+    own: Mapping[str, str]
+    shell: Mapping[str, str]
+    keep: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
 
 
 class Settings(NamedTuple):
@@ -26,15 +36,3 @@ class Settings(NamedTuple):
     def environment(self) -> Mapping[str, str]:
         """Of commands."""
         return self.environments.shell
-
-
-def settings(
-    choice: Choice,
-    judgement: Judgement,
-    environments: Environments,
-    limits: Limits,
-    *,
-    own_mounts: bool,
-) -> Settings:
-    """The settings. own_mounts: as of Settings."""
-    return Settings(choice.shell, choice.wrapper, judgement, environments, limits, own_mounts)

@@ -89,7 +89,13 @@ class SandboxPolicy:
         return SandboxPolicy(**{**fields, "writable_roots": roots})
 
     def _fields(self) -> tuple[object, ...]:
-        return tuple(getattr(self, name) for name in self.__slots__)
+        return (
+            self.kind,
+            self.network_access,
+            self.writable_roots,
+            self.exclude_tmpdir_env_var,
+            self.exclude_slash_tmp,
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SandboxPolicy) and self._fields() == other._fields()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -148,8 +149,8 @@ class TestCommand:
             assert process.wait(DEADLINE) == 128 + number
         wait_until(lambda: marked(ground.mark) == [], "no process is left")
 
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-    def test_it_does_so_at_whatever_moment(self, ground: Ground, number: int) -> None:
+    def test_it_does_so_at_whatever_moment(self, ground: Ground) -> None:
+        number = signal.SIGTERM
         for turn in range(20):
             with subprocess.Popen(
                 [built() / roles.CLI, "exec", "sleep 1000"],
@@ -162,6 +163,54 @@ class TestCommand:
                 process.send_signal(number)
                 _, told = process.communicate(timeout=DEADLINE)
             assert (process.returncode, told) in ((-number, b""), (128 + number, b""))
+        wait_until(lambda: marked(ground.mark) == [], "no process is left")
+
+
+class TestKilled:
+    """Whichever of our processes is killed, nothing of the command outlives the run."""
+
+    @pytest.fixture
+    def run(self, ground: Ground) -> Iterator[subprocess.Popen[str]]:
+        with subprocess.Popen(
+            [built() / roles.CLI, "exec", "setsid sleep 1000 & echo up; sleep 1000; true"],
+            env=ground.environment(),
+            cwd=ground.workspace,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            assert process.stdout
+            assert process.stdout.readline() == "up\n"
+            yield process
+
+    def kill(self, ground: Ground, name: str) -> None:
+        (pid,) = (
+            found.pid
+            for found in marked(ground.mark)
+            if Path(f"/proc/{found.pid}/comm").read_text() == f"{name}\n"
+        )
+        os.kill(pid, signal.SIGKILL)
+
+    def test_the_front(self, ground: Ground, run: subprocess.Popen[str]) -> None:
+        run.kill()
+        assert run.wait(DEADLINE) == -signal.SIGKILL
+        wait_until(lambda: marked(ground.mark) == [], "no process is left")
+
+    def test_the_keeper(self, ground: Ground, run: subprocess.Popen[str]) -> None:
+        self.kill(ground, "codex-keeper")
+        _, told = run.communicate(timeout=DEADLINE)
+        assert run.returncode == 125
+        assert "codex-multitool exec: the keeper was killed\n" in told
+        wait_until(lambda: marked(ground.mark) == [], "no process is left")
+
+    @pytest.mark.parametrize("name", ["codex-zygote", "codex-spawner"])
+    def test_one_that_the_command_can_do_without(
+        self, ground: Ground, run: subprocess.Popen[str], name: str
+    ) -> None:
+        self.kill(ground, name)
+        run.terminate()
+        assert run.wait(DEADLINE) == 128 + signal.SIGTERM
         wait_until(lambda: marked(ground.mark) == [], "no process is left")
 
 

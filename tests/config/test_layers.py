@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from codex_multitool.config.configuration import Config, Layer, Limits
+from codex_multitool.config.configuration import Config, Layer
 from codex_multitool.config.errors import ConfigError
 from codex_multitool.config.layers import load
+from codex_multitool.config.limits import Limits
 from codex_multitool.config.shell_environment import EnvironmentPolicy
 from codex_multitool.sandbox.policy import SandboxPolicy
 from tests.config.conftest import Machine

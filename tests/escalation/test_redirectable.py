@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codex_multitool.escalation import identity
+from codex_multitool.escalation.writable import redirectable
 
 
 @pytest.fixture
@@ -36,17 +36,17 @@ def test_links_are_followed_and_count_where_they_lie(places: Path) -> None:
         "inner": False,
     }
     writable = (str(inside),)
-    found = {name: identity.redirectable(str(places / name), writable) for name in reachable}
+    found = {name: redirectable(str(places / name), writable) for name in reachable}
     assert found == reachable
-    assert identity.redirectable("/proc/self/exe", writable)
-    assert not identity.redirectable(str(inside), ())
+    assert redirectable("/proc/self/exe", writable)
+    assert not redirectable(str(inside), ())
 
 
 def test_what_the_user_changes_is_seen_a_moment_later(places: Path) -> None:
     link, writable = places / "out/link", (str(places / "in"),)
     link.symlink_to("bin")
-    assert not identity.redirectable(str(link), writable)
+    assert not redirectable(str(link), writable)
     link.unlink()
     link.symlink_to(places / "in/bin")
     time.sleep(1.1)
-    assert identity.redirectable(str(link), writable)
+    assert redirectable(str(link), writable)

@@ -21,15 +21,14 @@ from typing import Any, NamedTuple
 import prctl
 import pytest
 
-from codex_multitool.config.configuration import Limits
+from codex_multitool.config.limits import Limits
 from codex_multitool.escalation.judgement import Judgement
 from codex_multitool.execpolicy.rules import Policy
 from codex_multitool.interception.rights import receive, send
 from codex_multitool.keeper import forking, protocol, zygote
 from codex_multitool.keeper.outcome import Outcome
 from codex_multitool.launcher.hardening import harden
-from codex_multitool.running.configured import Environments
-from codex_multitool.running.settings import Settings
+from codex_multitool.running.settings import Environments, Settings
 from codex_multitool.sandbox import kernel
 from codex_multitool.sandbox.policy import DANGER_FULL_ACCESS, READ_ONLY, SandboxPolicy
 from tests.end_to_end.processes import MARK, kill_marked, marked, wait_until

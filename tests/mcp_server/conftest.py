@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.processes import kill_marked, marked, wait_until
-from tests.mcp_server.tool import Bench, kernel_refusal, way
+from tests.machine import kernel_refusal
+from tests.mcp_server.tool import Bench, way
 
 
 @pytest.fixture(params=["wrapper", "kernel"])

@@ -19,7 +19,8 @@ from codex_multitool.mcp_server import keepers as module
 from codex_multitool.mcp_server.calls import ToolError
 from codex_multitool.mcp_server.keepers import Keeper, KeeperError, Keepers
 from tests.executables import ROOT
-from tests.mcp_server.tool import Bench, Tool, Way, kernel_refusal, until
+from tests.machine import kernel_refusal
+from tests.mcp_server.tool import Bench, Tool, Way, until
 from tests.mcp_server.zygote import FULL_ACCESS, READ_ONLY, Zygote, order, played
 
 

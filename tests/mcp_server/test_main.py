@@ -15,7 +15,8 @@ from codex_multitool import __version__
 from tests.end_to_end.client import Client
 from tests.end_to_end.processes import CONFIG, MARK, kill_marked, marked, running, wait_until
 from tests.executables import built
-from tests.mcp_server.tool import kernel_refusal, patched_shell
+from tests.machine import kernel_refusal
+from tests.mcp_server.tool import patched_shell
 
 NAME = "codex-exec-mcp-server"
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'

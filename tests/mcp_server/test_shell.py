@@ -11,7 +11,8 @@ import trio
 from codex_multitool.mcp_server.calls import CommandResult
 from codex_multitool.sandbox.policy import SandboxPolicy
 from tests.executables import ROOT
-from tests.mcp_server.tool import FULL_ACCESS, Bench, Tool, kernel_refusal
+from tests.machine import kernel_refusal
+from tests.mcp_server.tool import FULL_ACCESS, Bench, Tool
 
 READ_ONLY = SandboxPolicy("read-only")
 

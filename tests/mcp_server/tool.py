@@ -1,6 +1,7 @@
 """The tool `shell` on real keepers, shells and sandboxes, without a protocol around it."""
 
-import functools
+import os
+import threading
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -26,12 +27,11 @@ from codex_multitool.mcp_server.keepers import Keepers
 from codex_multitool.mcp_server.output_files import OutputFiles
 from codex_multitool.mcp_server.shell import ShellTool
 from codex_multitool.mcp_server.state import SandboxState
-from codex_multitool.running.configured import Environments
-from codex_multitool.running.probe import Probe
-from codex_multitool.running.settings import Settings
+from codex_multitool.running.settings import Environments, Settings
 from codex_multitool.sandbox.policy import SandboxPolicy
 from tests import executables
 from tests.end_to_end.processes import MARK
+from tests.machine import kernel_refusal
 
 PATIENCE = 60.0  # seconds for a whole scenario, on a slow machine
 STOCK_SHELL = "/bin/bash"
@@ -89,15 +89,11 @@ def patched_shell() -> str:
     return str(executables.patched_shell("bash"))
 
 
-@functools.cache
-def kernel_refusal() -> str | None:
-    """Why there is no kernel interception here, or None; tried once."""
-    return Probe().refusal()
-
-
 def with_keepers(settings: Settings, scenario: Callable[[Keepers], Awaitable[T]]) -> T:
     """Run a scenario that has keepers; they are gone when it returns."""
+    before = _children()
     control = zygote.start()
+    (started,) = _children() - before
 
     async def session() -> T:
         with trio.fail_after(PATIENCE):
@@ -111,6 +107,13 @@ def with_keepers(settings: Settings, scenario: Callable[[Keepers], Awaitable[T]]
         return trio.run(session)
     finally:
         control.close()
+        os.waitpid(started, 0)
+
+
+def _children() -> set[int]:
+    """Those of this thread: proc_tid_children(5)."""
+    children = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+    return set(map(int, children.read_text().split()))
 
 
 @dataclass

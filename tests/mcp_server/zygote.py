@@ -23,8 +23,7 @@ from codex_multitool.keeper.protocol import (
     encode,
 )
 from codex_multitool.mcp_server.keepers import Keeper, Keepers
-from codex_multitool.running.configured import Environments
-from codex_multitool.running.settings import Settings
+from codex_multitool.running.settings import Environments, Settings
 from codex_multitool.sandbox.policy import SandboxPolicy
 
 PATIENCE = 30.0

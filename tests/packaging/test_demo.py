@@ -9,7 +9,8 @@ import pytest
 
 from codex_multitool import roles
 from tests.executables import ROOT, built
-from tests.mcp_server.tool import kernel_refusal, patched_shell
+from tests.machine import kernel_refusal
+from tests.mcp_server.tool import patched_shell
 
 DEMO = ROOT / "packaging" / "demo.py"
 

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from codex_multitool.config.configuration import Limits
+from codex_multitool.config.limits import Limits
 from codex_multitool.running.limits import ended_by, kernel_limits, process_limit
 
 NONE = Limits(processes=None)

@@ -1,16 +1,14 @@
 """The trial of kernel interception, as a process."""
 
-import contextlib
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from codex_multitool.keeper import zygote
 from codex_multitool.running.probe import Probe
-from tests.end_to_end.processes import wait_until
 from tests.executables import ROOT
 from tests.machine import kernel_refusal
 
@@ -27,11 +25,8 @@ except Exception:
     import _prctl
     _prctl.prctl(_prctl.PR_SET_NO_NEW_PRIVS, 1)
     install(architecture(os.uname().machine), allow_all)
-print(Probe().refusal())
+print(Probe().begin().refusal())
 """
-
-
-ENDED = (["(codex-trial)", "Z"], ["(codex-trial)", "X"])
 
 
 def descriptors() -> set[str]:
@@ -44,35 +39,62 @@ def children() -> bytes:
 
 def test_it_leaves_nothing_behind() -> None:
     before = descriptors(), children()
-    Probe().refusal()
+    Probe().begin().refusal()
     assert (descriptors(), children()) == before
 
 
 def test_one_that_is_not_asked_is_ended() -> None:
     before = descriptors(), children()
-    probe = Probe()
+    probe = Probe().begin()
     probe.close()
     probe.close()
     assert (descriptors(), children()) == before
 
 
-def trials() -> set[str]:
-    """Process ids of what trials are made of, but for what has ended: proc_pid_stat(5)."""
-    found = set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            if (text := stat.read_text()).split()[1:3] not in ENDED and "(codex-trial)" in text:
-                found.add(stat.parent.name)
-    return found
+# Below a process to which all that is orphaned comes, and which waits until nothing is left.
+ORPHANS = """
+import os, signal, time
+import _prctl
+from codex_multitool.running.probe import Probe
+_prctl.prctl(_prctl.PR_SET_CHILD_SUBREAPER, 1)
+for turn in range(300):
+    probe = Probe().begin()
+    time.sleep(turn % 100 * 0.00005)  # all the while in which it forks
+    probe.close()
+signal.alarm(30)
+try:
+    while True:
+        os.wait()
+except ChildProcessError:
+    print("none is left")
+"""
 
 
 def test_one_that_is_ended_whenever_leaves_no_orphan() -> None:
-    before = trials()
-    for turn in range(300):
+    done = subprocess.run(
+        [sys.executable, "-c", ORPHANS], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "none is left\n"
+
+
+def test_one_that_the_zygote_begins_is_answered_and_ends_with_it() -> None:
+    for asked in (True, False):
+        before, others = descriptors(), set(children().split())
         probe = Probe()
-        time.sleep(turn % 100 * 0.00005)  # all the while in which it forks
+        control = zygote.start((), probe)
+        (pid,) = set(children().split()) - others
+        if asked:
+            assert probe.refusal() == kernel_refusal()
         probe.close()
-    wait_until(lambda: trials() <= before, "the end of all that the trials began")
+        control.close()
+        os.waitpid(int(pid), 0)
+        assert descriptors() == before
+
+
+def test_an_answer_that_never_comes_is_a_refusal() -> None:
+    probe = Probe()
+    probe.left_to_others()
+    assert probe.refusal() == "the trial of it was ended"
 
 
 def test_a_listener_around_us_is_named() -> None:

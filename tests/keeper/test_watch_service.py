@@ -1,0 +1,78 @@
+"""What a keeper asks of the watch over protected names, as its front answers it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codex_multitool.escalation.guard import Guard
+from codex_multitool.escalation.local_watch import LocalWatch
+from codex_multitool.keeper.protocol import Agree, Leaving, Look, Returned
+from codex_multitool.keeper.watch_service import WatchService
+from codex_multitool.loop import Loop, Task
+
+
+class Desk:
+    """A service, and what it has answered."""
+
+    def __init__(self, place: Path) -> None:
+        self.guard = Guard()
+        self.place = str(place)
+        self.answers: dict[int, Any] = {}
+        self.watch = LocalWatch(self.guard, [self.place], self.place)
+        self.service = WatchService(self.watch, self.answers.__setitem__)
+
+    def answer(self, number: int, task: Task[None]) -> Any:
+        Loop().result(task)
+        return self.answers[number]
+
+    def look(self, number: int) -> Any:
+        return self.answer(number, self.service.look(Look(number, self.place)))
+
+    def leave(self, number: int) -> Any:
+        leaving = Leaving(number, self.place, ("x",), None)
+        return self.answer(number, self.service.leaving(leaving))
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path.resolve())
+
+
+def test_what_was_found_is_agreed_to_by_its_number(desk: Desk) -> None:
+    assert desk.look(1) == ((), 1)
+    Path(desk.place, ".envrc").touch()
+    (change,), number = desk.look(2)
+    assert (change.path, number) == (f"{desk.place}/.envrc", 2)
+    desk.service.agree(Agree(1))  # nothing was found then
+    desk.service.agree(Agree(77))
+    assert desk.look(3)[0] == (change,)
+    desk.service.agree(Agree(2))
+    assert desk.look(4)[0] == ()
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_program_is_outside_until_it_has_returned(desk: Desk, waits: bool) -> None:
+    absence = desk.leave(5)
+    assert desk.guard.departed.is_set
+    if waits:
+        assert desk.answer(6, desk.service.returned(Returned(6, absence))) is None
+    else:
+        desk.service.lost(absence)
+    desk.watch.end()
+    assert not desk.guard.departed.is_set
+
+
+def test_who_returns_twice_or_never_left_is_answered_all_the_same(desk: Desk) -> None:
+    for number in (7, 8):
+        assert desk.answer(number, desk.service.returned(Returned(number, 1))) is None
+    desk.service.lost(1)
+
+
+def test_findings_to_agree_to_do_not_pile_up(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codex_multitool.keeper.watch_service._MAX_FINDINGS", 2)
+    Path(desk.place, ".envrc").touch()
+    for number in (1, 2, 3):
+        desk.look(number)
+    desk.service.agree(Agree(1))
+    assert desk.look(4)[0]
