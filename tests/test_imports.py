@@ -80,11 +80,25 @@ DENIED = {
     },
 }
 
+# What no process of a plain `exec` loads: all of that would come before its command.
+EXEC_DENIED = {
+    **HEAVY,
+    "click": "22 ms; plain command lines are read by hand",
+    "dataclasses": "6 ms; it drags in inspect, and each takes as long as five named tuples",
+    "hashlib": "2 ms; it loads OpenSSL",
+    "logging": "5 ms; a line on stderr is all",
+    "msgspec": "23 ms",
+    "starlark": "there are no rules",
+    "subprocess": "5 ms",
+    "tempfile": "4 ms",
+    "trio": "60 ms; there is a plain loop",
+}
+
 
 class TestStartUp:
     """Each role is started for real, by the first line of the built executable."""
 
-    def start(self, role: str, home: Path) -> set[str]:
+    def start(self, role: str, home: Path, *words: str) -> set[str]:
         executable = built() / role
         interpreter, boot = executable.read_bytes().split(b"\n", 1)[0][2:].split(b" ", 1)
         policy = ["--sandbox-policy-cwd", "/", "--sandbox-policy", '{"type":"workspace-write"}']
@@ -95,7 +109,7 @@ class TestStartUp:
             roles.CLI: ["--help"],
         }
         done = subprocess.run(
-            [interpreter, "-X", "importtime", boot, executable, *arguments[role]],
+            [interpreter, "-X", "importtime", boot, executable, *(words or arguments[role])],
             env={**os.environ, "CODEX_HOME": str(home)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -120,6 +134,11 @@ class TestStartUp:
             if name == denied or name.startswith(f"{denied}.")
         }
         assert not unwanted
+
+    def test_exec_and_all_below_it_load_little(self, tmp_path: Path) -> None:
+        loaded = self.start(roles.CLI, tmp_path, "exec", "true")
+        assert f"{PACKAGE}.keeper.forking" in loaded
+        assert not loaded & EXEC_DENIED.keys()
 
     def test_wrapper_loads_three_modules_of_ours(self, tmp_path: Path) -> None:
         loaded = self.start(roles.EXECVE_WRAPPER, tmp_path)
