@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from codex_multitool.interception.hold import holds
 from codex_multitool.keeper.spawners import Spawners
@@ -24,25 +24,37 @@ class Processes:
     def reap(self) -> bool:
         """Wait for those that have ended. Whether any is left, apart from what a spawner started.
 
+        One that is waited for may have left a child since they were listed: none is left when a
+        list has nobody new to wait for.
+        """
+        found = True
+        while found:
+            try:
+                children = self._own.pids()
+            except OSError:
+                return True  # no memory, or no descriptor: somebody asks again soon
+            found, left = self._reap(children)
+        return left
+
+    def _reap(self, children: Iterable[int]) -> tuple[bool, bool]:
+        """Whether any had ended, and whether any is left.
+
         One by one: what ptrace(2) has stopped would be told of, too, and belongs to who holds it.
         """
-        left = False
-        try:
-            children = self._own.pids()
-        except OSError:
-            return True  # no memory, or no descriptor: somebody asks again soon
+        found = left = False
         for pid in children:
             if holds(pid):
                 left = True
                 continue
-            found, status = os.waitpid(pid, os.WNOHANG)
-            if found:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                found = True
                 self._spawners.ended(pid)
                 self._starter.ended(pid, status)
                 self._ended(pid, status)
             elif pid not in self._spawners.alive:
                 left = True
-        return left
+        return found, left
 
     def below(self) -> list[int]:
         """All of the commands' that can be seen now, parents before their children."""
