@@ -27,8 +27,8 @@ class Processes:
         One that is waited for may have left a child since they were listed: none is left when a
         list has nobody new to wait for.
         """
-        found = True
-        while found:
+        found, left = True, False
+        while found and not left:
             try:
                 children = self._own.pids()
             except OSError:
