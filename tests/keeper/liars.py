@@ -15,6 +15,7 @@ from codex_multitool.launcher import spawner
 from codex_multitool.launcher.spawner import ENDED, FAILED, NOT_STARTED, READY, STARTED, WORD
 
 VICTIM = "VICTIM"  # in the environment: a process id
+_IMPATIENCE = 0.2
 
 
 class Place(NamedTuple):
@@ -34,19 +35,22 @@ After = Callable[[socket.socket, int], Any]  # the same once the shell runs, whi
 def lie() -> None:
     """In a house's processes alone: a keeper's settings say who its first spawners are."""
     honest, made = spawner.be, spawners.Spawners._forked
+    patience = shell._BEGIN_SECONDS, spawners._PATIENCE_SECONDS
 
     def forked(self: Any, cell: Any) -> Any:
         name, _, times = self._settings.shell.partition(":")
         spawner.be = honest
+        shell._BEGIN_SECONDS, spawners._PATIENCE_SECONDS = patience
         if times and int(times):
             self._settings = self._settings._replace(shell=f"{name}:{int(times) - 1}")
             spawner.be = _spawner(LIARS[name])
+            if name in SILENT:
+                shell._BEGIN_SECONDS, spawners._PATIENCE_SECONDS = _IMPATIENCE, 1
         return made(self, cell)
 
     spawners.Spawners._forked = forked  # type: ignore[method-assign]
-    # What takes patience is quick.
-    shell._BEGIN_SECONDS = shell._DOUBT_SECONDS = shell._SILENCE_SECONDS = 0.2
-    spawners._PATIENCE_SECONDS = 1
+    # Where these are over too soon, the same is told.
+    shell._DOUBT_SECONDS = shell._SILENCE_SECONDS = _IMPATIENCE
 
 
 def _spawner(liar: Liar) -> Callable[..., NoReturn]:
@@ -152,6 +156,11 @@ def gone(channel: socket.socket, _: int = 0) -> None:
     channel.close()
 
 
+def asked_again(channel: socket.socket) -> None:
+    """Nothing before the next command is wanted."""
+    channel.recv(1)
+
+
 def dies(*_: Any) -> None:
     """Nothing any more, and ends."""
     os._exit(0)
@@ -239,7 +248,9 @@ STATUSES: dict[str, Liar] = {
     for status in (0x7F, 0x137F, 0xFFFF, -1, 1 << 20, -(1 << 31))
 }
 REASONS: dict[str, Liar] = {
-    f"reason {number}": unbegun(word(NOT_STARTED, number, b"\xff" * 600))
+    f"reason {number}": unbegun(
+        several(word(NOT_STARTED, number, b"\xff" * 600), asked_again, dies)
+    )
     for number in (0, -5, 1 << 30, -(1 << 31))
 }
 # And what is told of them.
@@ -256,6 +267,8 @@ UNREADY: dict[str, tuple[Liar, str]] = {
     "has a file": (_unjudged(1, "/dev/null"), "SECCOMP_IOCTL_NOTIF_SET_FLAGS: "),
 }
 FORGED: dict[str, Liar] = {"twins": _twins, "grandchild": _grandchild}
+# Nothing but time tells of these.
+SILENT = ("silent", "is silent", "executes", *FORGED)
 LIARS: dict[str, Liar] = {
     **UNBEGUN,
     **BEGUN,

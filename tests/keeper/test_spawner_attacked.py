@@ -64,7 +64,7 @@ def python(code: str) -> str:
         "kill -STOP $PPID; /bin/echo x",
         "kill -TERM $PPID; kill -HUP $PPID; kill -SEGV $PPID; /bin/echo x",
         "(kill -9 $PPID; setsid /bin/echo x) & wait",
-        "(kill -9 $PPID) & kill -9 $PPID; wait; echo x",
+        "(kill -9 $PPID) 2>&- & kill -9 $PPID 2>&-; wait; echo x",
     ],
 )
 def test_a_command_without_its_spawner_goes_on(
