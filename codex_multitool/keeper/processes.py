@@ -41,7 +41,7 @@ class Processes:
 
         One by one: what ptrace(2) has stopped would be told of, too, and belongs to who holds it.
         """
-        found = left = False
+        found, left, kept = False, False, self._spawners.kept()
         for pid in children:
             if holds(pid):
                 left = True
@@ -52,13 +52,13 @@ class Processes:
                 self._spawners.ended(pid)
                 self._starter.ended(pid, status)
                 self._ended(pid, status)
-            elif pid not in self._spawners.alive:
-                left = True
+            elif pid not in kept:
+                left = True  # a spawner that is given up may have left something, too
         return found, left
 
     def below(self) -> list[int]:
         """All of the commands' that can be seen now, parents before their children."""
-        spawners = self._spawners.alive
+        spawners = self._spawners.all()
         try:
             return [it for it in tree.descendants(os.getpid()) if it not in spawners]
         except OSError:

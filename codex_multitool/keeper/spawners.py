@@ -40,6 +40,7 @@ class Spawner:
 
     pid: its own. number: of its channel, on which it may be heard. lacking: roots that it was not
     given, and why. listener: None in wrapper mode. lost: no command is to be asked of it any more.
+    ended: it was waited for, too.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Spawner:
         self.channel = channel
         self.number = channel.fileno()
         self.listener = listener
-        self.lost = False
+        self.lost = self.ended = False
         self.lacking = tuple(lacking)
         self.confined = confined
         self._children = Children(pid)
@@ -153,14 +154,20 @@ class Spawners:
         self._settings = settings
         self._started_with = started_with
         self._kept: OrderedDict[object, Spawner] = OrderedDict()
-        # The process ids of all that have not been waited for, those given up included.
-        self.alive: set[int] = set()
+
+    def kept(self) -> set[int]:
+        """The process ids of those that are there for the next command."""
+        return {it.pid for it in self._kept.values() if not it.lost}
+
+    def all(self) -> set[int]:
+        """The same, and those that have been given up and are ending."""
+        return {it.pid for it in self._kept.values() if not it.ended}
 
     def ended(self, pid: int) -> None:
         """A child was waited for: its number may be another's from now on."""
-        self.alive.discard(pid)
-        for kept in self._kept.values():
-            kept.lost = kept.lost or kept.pid == pid
+        for it in self._kept.values():
+            if it.pid == pid:
+                it.lost = it.ended = True
 
     def get(self, sandbox: Sandbox) -> Spawner:
         """One for this sandbox as it is now.
@@ -232,7 +239,6 @@ class Spawners:
             raise not_started(error.errno or 0) from None
         if pid == 0:
             spawner.be(cell, theirs, keeper, self._started_with)
-        self.alive.add(pid)
         theirs.close()
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             ours.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(_PATIENCE_SECONDS, 0))
