@@ -58,6 +58,10 @@ class Children:
             return
         # One may stand for many, signal(7), but hardly ever does; every exec comes by here.
         self.wake()
+        self.again()
+
+    def again(self) -> None:
+        """See to it that `tell` is called soon."""
         if self._reaping is None:
             self._reaping = self._loop.at(time.monotonic() + _REAP_SECONDS, self.tell)
 

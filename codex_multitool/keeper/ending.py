@@ -51,11 +51,13 @@ class Ending:
             self._children.tell()
 
     def _end(self, *, gently: bool) -> Task[None]:
-        if gently:
-            self._processes.signal(signal.SIGTERM)
+        if gently and self._processes.signal(signal.SIGTERM):
             yield Wait(event=self.over, until=time.monotonic() + _GRACE_SECONDS)
+        killed: set[int] = set()
         while not self.over.is_set:
-            self._processes.signal(signal.SIGKILL)
+            before, killed = killed, self._processes.kill()
             self._children.tell()
-            yield Wait(event=self.over, until=time.monotonic() + _KILL_ROUND_SECONDS)
+            # Those that are new have not gone far.
+            pause = 0.0 if killed - before else _KILL_ROUND_SECONDS
+            yield Wait(event=self.over, until=time.monotonic() + pause)
             self._children.tell()

@@ -100,7 +100,9 @@ class Keeper:
         self._children.tell()
 
     def _reap(self) -> None:
-        left = self._processes.reap()
+        left, more = self._processes.reap()
+        if more:
+            self._children.again()
         if self._command is not None:
             self._command.look(left=left)
 

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import signal
 import struct
 
 # linux/pidfd.h: _IOWR(0xFF, 11, struct pidfd_info); its first 64 bytes end with exit_code.
@@ -16,6 +17,17 @@ def open_process(pid: int) -> int | None:
         return os.pidfd_open(pid)
     except OSError:
         return None
+
+
+def is_waited_for(descriptor: int) -> bool:
+    """Whether it has ended, and somebody has waited for it."""
+    try:
+        signal.pidfd_send_signal(descriptor, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass  # a setuid program
+    return False
 
 
 def wait_status(descriptor: int) -> int | None:

@@ -9,6 +9,8 @@ from codex_multitool.keeper.spawners import Spawners
 from codex_multitool.launcher import tree
 from codex_multitool.launcher.start import Starter
 
+_MOST_LISTS, _MOST_AT_ONCE = 4, 256  # then others have their turn
+
 
 class Processes:
     """Those of one keeper. ended: takes pid and wait status of each child that was waited for."""
@@ -21,20 +23,23 @@ class Processes:
         self._ended = ended
         self._own = tree.Children(os.getpid())
 
-    def reap(self) -> bool:
-        """Wait for those that have ended. Whether any is left, apart from what a spawner started.
+    def reap(self) -> tuple[bool, bool]:
+        """Wait for those that have ended. Whether any is left, and whether to ask again soon.
 
-        One that is waited for may have left a child since they were listed: none is left when a
-        list has nobody new to wait for.
+        What a spawner started is left out. One that is waited for may have left a child since they
+        were listed: none is left when a list has nobody new to wait for.
         """
-        found, left = True, False
-        while found and not left:
+        for _ in range(_MOST_LISTS):
             try:
                 children = self._own.pids()
             except OSError:
-                return True  # no memory, or no descriptor: somebody asks again soon
-            found, left = self._reap(children)
-        return left
+                break  # no memory, or no descriptor
+            found, left = self._reap(children[:_MOST_AT_ONCE])
+            if len(children) > _MOST_AT_ONCE:
+                break
+            if left or not found:
+                return left, False
+        return True, True
 
     def _reap(self, children: Iterable[int]) -> tuple[bool, bool]:
         """Whether any had ended, and whether any is left.
@@ -64,9 +69,27 @@ class Processes:
         except OSError:
             return []  # no descriptor to be had: proc(5) cannot be listed
 
-    def signal(self, number: int) -> None:
-        """Send a signal to all of them."""
+    def signal(self, number: int) -> bool:
+        """Send a signal to all of them, unless they are too many to be told one by one."""
+        try:
+            if len(self._own.pids()) > _MOST_AT_ONCE:
+                return False
+        except OSError:
+            return False
         pids = self.below()
         tree.signal_all(pids, number)
-        if number != signal.SIGKILL:
-            tree.signal_all(pids, signal.SIGCONT)  # a stopped process acts on nothing else
+        tree.signal_all(pids, signal.SIGCONT)  # a stopped process acts on nothing else
+        return True
+
+    def kill(self) -> set[int]:
+        """SIGKILL to the nearest of them: what they leave are our children. Who they were.
+
+        It takes no look at all processes there are, which a chain of forks would outrun.
+        """
+        self._spawners.end_all()
+        try:
+            nearest = {*self._own.pids(), *self._spawners.children()} - self._spawners.all()
+        except OSError:
+            return set()  # somebody asks again soon
+        tree.signal_all(nearest, signal.SIGKILL)
+        return nearest

@@ -107,6 +107,10 @@ class Shell:
 
     def _begin(self, pid: int) -> None:
         self.pid = pid
+        try:
+            self._pidfd = os.pidfd_open(pid)
+        except OSError:
+            pass  # it has ended, or no descriptor is to be had
         # Most end before anybody needs to doubt that their spawner will say so.
         self._set_timer(_DOUBT_SECONDS, self._follow)
         self._began()
@@ -137,17 +141,18 @@ class Shell:
             self.pid > 0
             and 0 <= status <= _MOST
             and (os.WIFEXITED(status) or os.WIFSIGNALED(status))
-            and not _exists(self.pid)
+            and self._is_waited_for()
         )
+
+    def _is_waited_for(self) -> bool:
+        return pidfd.is_waited_for(self._pidfd) if self._pidfd >= 0 else not _exists(self.pid)
 
     def _orphaned(self) -> None:
         """What a spawner leaves is our child, unless that has waited for it, and died upon it."""
         if not self.pid:
             self.lose()
             return
-        try:
-            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
+        if self._is_waited_for():
             status = None if self._pidfd < 0 else pidfd.wait_status(self._pidfd)
             self._end(signal.SIGKILL if status is None else status)
 
@@ -169,10 +174,8 @@ class Shell:
 
     def _follow(self) -> None:
         """From here on the kernel tells of its end, too."""
-        try:
-            self._pidfd = os.pidfd_open(self.pid)
-        except OSError:
-            self._has_gone()  # it has ended, or no descriptor is to be had
+        if self._pidfd < 0:
+            self._has_gone()
         else:
             self._loop.watch(self._pidfd, self._has_gone)
 

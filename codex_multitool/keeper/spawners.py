@@ -51,6 +51,7 @@ class Spawner:
         lacking: Sequence[str],
         *,
         confined: bool,
+        ends_all: bool,
     ) -> None:
         self.pid = pid
         self.channel = channel
@@ -59,6 +60,7 @@ class Spawner:
         self.lost = self.ended = False
         self.lacking = tuple(lacking)
         self.confined = confined
+        self._ends_all = ends_all
         self._children = Children(pid)
         self._standing = standing(pid, limits=not confined)
         self._precedents: tuple[object, Precedents] | None = None
@@ -111,17 +113,26 @@ class Spawner:
         except OSError:
             return False
 
+    def children(self) -> list[int]:
+        """The process ids of its children."""
+        try:
+            return self._children.pids()
+        except OSError:
+            return []  # it has ended
+
+    def end_all(self) -> None:
+        """Have it end what its command has left in its domain, if it can."""
+        if self._ends_all and not self.lost:
+            os.kill(self.pid, spawner.END_ALL)
+            os.kill(self.pid, signal.SIGCONT)
+
     def disown(self) -> None:
         """A command's first process has ended: leave the keeper what is this one's child.
 
         By CLONE_PARENT, clone(2), a process gets a sibling; the next command shall have none.
         """
-        try:
-            if self.lost or not self._children.pids():
-                return
-        except OSError:
-            pass  # it has ended, or nobody can tell
-        self.give_up()
+        if not self.lost and self.children():
+            self.give_up()
 
     def precedents(self, writable: Collection[str], *, traced: bool) -> Precedents:
         """What the execs of its commands have shown, under the same distrust."""
@@ -162,6 +173,15 @@ class Spawners:
     def all(self) -> set[int]:
         """The same, and those that have been given up and are ending."""
         return {it.pid for it in self._kept.values() if not it.ended}
+
+    def end_all(self) -> None:
+        """Have them end what is left of their commands, as far as they can."""
+        for it in self._kept.values():
+            it.end_all()
+
+    def children(self) -> list[int]:
+        """What they have started that is still there."""
+        return [pid for it in self._kept.values() if not it.ended for pid in it.children()]
 
     def ended(self, pid: int) -> None:
         """A child was waited for: its number may be another's from now on."""
@@ -220,13 +240,13 @@ class Spawners:
             confinement.close()
         lacking = not_granted(confinement.status, sandbox.policy.writable_roots)
         try:
-            listener = _listener(channel, wanted=cell.intercepted)
+            listener, number = _ready(channel, intercepted=cell.intercepted)
         except BaseException:
             channel.close()
             os.kill(pid, signal.SIGKILL)
             raise
-        confined = bool(confinement.filter)
-        return Spawner(pid, channel, listener, lacking, confined=confined)
+        confined, ends_all = bool(confinement.filter), bool(number & spawner.ENDS_ALL)
+        return Spawner(pid, channel, listener, lacking, confined=confined, ends_all=ends_all)
 
     def _forked(self, cell: spawner.Cell) -> tuple[int, socket.socket]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -245,8 +265,11 @@ class Spawners:
         return pid, ours
 
 
-def _listener(channel: socket.socket, *, wanted: bool) -> Listener | None:
-    """What a spawner hands over when it is confined; raises NotStartedError where it is not."""
+def _ready(channel: socket.socket, *, intercepted: bool) -> tuple[Listener | None, int]:
+    """What a spawner hands over and says when it is confined; raises NotStartedError if it is not.
+
+    intercepted: there has to be a listener, or else there must not be one.
+    """
     try:
         message, fds = receive(channel, spawner.WORD.size + spawner.MAX_TEXT, 1)
     except OSError as error:
@@ -257,21 +280,21 @@ def _listener(channel: socket.socket, *, wanted: bool) -> Listener | None:
     if kind != spawner.READY:
         text = message[spawner.WORD.size :].decode(errors="replace") or "the spawner was ended"
         raise NotStartedError(f"{text}: {os.strerror(number)}" if number else text, number)
-    if bool(fds) is not wanted:
+    if bool(fds) is not intercepted:
         for fd in fds:
             os.close(fd)
-        raise NotStartedError(f"the spawner has {'no' if wanted else 'a'} listener")
+        raise NotStartedError(f"the spawner has {'no' if intercepted else 'a'} listener")
     if not fds:
-        return None
+        return None, number
     machine = architecture(os.uname().machine)
     assert machine is not None, "no listener without an exec filter"
-    listener = Listener(fds[0], machine, killable=number == spawner.KILLABLE)
+    listener = Listener(fds[0], machine, killable=bool(number & spawner.KILLABLE))
     try:
         listener.sync_wake_up()
     except KernelError as error:
         listener.close()
         raise NotStartedError(str(error), error.errno) from None
-    return listener
+    return listener, number
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -35,8 +35,10 @@ from codex_multitool.sandbox import enforce
 WORD = struct.Struct("=Bi")
 MAX_TEXT = 512
 READY, FAILED, STARTED, NOT_STARTED, ENDED = range(5)
-# READY's number. The listener comes with it, if there is one.
-UNINTERCEPTED, NOT_KILLABLE, KILLABLE = range(3)
+# READY's number: the sum of those that hold. The listener comes with it, if there is one.
+KILLABLE = 1  # of that: as interception.listener.install() tells
+ENDS_ALL = 2  # at the signal END_ALL it ends all of its domain but itself
+END_ALL = signal.SIGUSR1
 
 # What it is told: `marshal`led, in a file in memory where it is longer than a message may be.
 MAX_MESSAGE = 1 << 16
@@ -76,11 +78,14 @@ def be(cell: Cell, channel: socket.socket, keeper: int, started_with: Limits) ->
     """
     step = _Step()
     try:
-        listener, killable = _confined(cell, channel.fileno(), keeper, started_with, step)
+        listener, number = _confined(cell, channel.fileno(), keeper, started_with, step)
+        if _keeps_signals(keeper):
+            signal.signal(END_ALL, _end_all)
+            number |= ENDS_ALL
         with ExitStack() as stack:
             if listener >= 0:
                 stack.callback(os.close, listener)
-            send(channel, WORD.pack(READY, killable), [listener] if listener >= 0 else [])
+            send(channel, WORD.pack(READY, number), [listener] if listener >= 0 else [])
         while True:
             message, fds = receive(channel, MAX_MESSAGE, MAX_DESCRIPTORS)
             if not message:
@@ -101,7 +106,7 @@ def _say(channel: socket.socket, kind: int, number: int, text: str = "") -> None
 def _confined(
     cell: Cell, channel: int, keeper: int, started_with: Limits, step: _Step
 ) -> tuple[int, int]:
-    """The listener, -1 if there is none, and READY's number."""
+    """The listener, -1 if there is none, and KILLABLE if it is."""
     step.name = "session"
     os.setsid()
     _prctl.prctl(_prctl.PR_SET_NAME, "codex-spawner")
@@ -119,10 +124,27 @@ def _confined(
     if ruleset is not None:
         os.close(ruleset)
     if not cell.intercepted:
-        return -1, UNINTERCEPTED
+        return -1, 0
     step.name = "exec filter"
     fd, killable = listen(cell.confinement.filter or b"")
-    return fd, KILLABLE if killable else NOT_KILLABLE
+    return fd, KILLABLE if killable else 0
+
+
+def _keeps_signals(keeper: int) -> bool:
+    """Whether nothing outside can be signalled: Landlock's scope, from ABI 6 on."""
+    try:
+        os.kill(keeper, 0)
+    except PermissionError:
+        return True
+    return False
+
+
+def _end_all(*_: object) -> None:
+    """All that we may signal but ourselves, at one moment: no fork slips through, kill(2)."""
+    try:
+        os.kill(-1, signal.SIGKILL)
+    except OSError:
+        pass  # there is nobody
 
 
 def _drop_descriptors(kept: set[int]) -> None:

@@ -1,10 +1,11 @@
 """LEAF: the processes below this one, as /proc shows them."""
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 _MAX_COMMAND_LINE = 200
 _CHUNK = 1 << 16
+_MOST_PIECES = 16
 _SHORT = 2048  # a list goes on behind a page of it, seq_file(9), and not before
 
 
@@ -34,14 +35,18 @@ class Children:
         return self._fd >= 0
 
     def pids(self) -> list[int]:
-        """Their process ids. Raises OSError."""
+        """Their process ids, at least of the eldest thousands. Raises OSError.
+
+        Whoever reads on while processes are made and end may never come to the end of the list.
+        """
         if self._fd < 0:
             return _by_parent().get(self._pid, [])
-        text, more = b"", True
-        while more:
+        text = b""
+        for _ in range(_MOST_PIECES):
             piece = os.pread(self._fd, _CHUNK, len(text))
             text += piece
-            more = len(piece) >= _SHORT
+            if len(piece) < _SHORT:
+                break
         return [int(pid) for pid in text.split()]
 
 
@@ -113,7 +118,7 @@ def command_line(pid: int) -> str:
     return words.decode("utf-8", "replace")[:_MAX_COMMAND_LINE]
 
 
-def signal_all(pids: list[int], number: int) -> None:
+def signal_all(pids: Iterable[int], number: int) -> None:
     """Send a signal to each of `pids` that still exists and is ours to signal."""
     for pid in pids:
         try:

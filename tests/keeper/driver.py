@@ -249,9 +249,13 @@ class House:
         self._control.sendall(protocol.encode(protocol.Begin(wanted)))
         ours, theirs = socket.socketpair()
         grow = protocol.encode(protocol.Grow())
-        assert send(self._control, grow, [theirs.fileno()]) == len(grow)
-        theirs.close()
-        keeper = Keeper(ours, self)
+        try:
+            with theirs:
+                assert send(self._control, grow, [theirs.fileno()]) == len(grow)
+            keeper = Keeper(ours, self)
+        except BaseException:
+            ours.close()
+            raise
         self._keepers.append(keeper)
         return keeper
 

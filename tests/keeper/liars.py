@@ -264,7 +264,7 @@ UNREADY: dict[str, tuple[Liar, str]] = {
     "is silent": (unconfined(silent), "no spawner: Resource temporarily unavailable"),
     "has no listener": (_unjudged(spawner.KILLABLE), "the spawner has no listener"),
     "has no number": (_unjudged(77), "the spawner has no listener"),
-    "has a file": (_unjudged(1, "/dev/null"), "SECCOMP_IOCTL_NOTIF_SET_FLAGS: "),
+    "has a file": (_unjudged(spawner.KILLABLE, "/dev/null"), "SECCOMP_IOCTL_NOTIF_SET_FLAGS: "),
 }
 FORGED: dict[str, Liar] = {"twins": _twins, "grandchild": _grandchild}
 # Nothing but time tells of these.

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
-
-import pytest
-
 from codex_multitool.keeper import protocol
-from tests.end_to_end.processes import marked, wait_until
-from tests.keeper.driver import CONFINED, FULL, House, Keeper, children, soon
+from tests.keeper.driver import Keeper
 from tests.keeper.test_spawner_attacked import BOTH, python
 
 # By CLONE_PARENT, clone(2): the child is the caller's sibling.
