@@ -56,6 +56,7 @@ class Zygote:
     def serve(self) -> None:
         """Serve until the front has gone, and then until nothing is left."""
         wakeup = _wakeup_on_child()
+        self._bury()  # the trial may have ended before anybody was told
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(wakeup, select.POLLIN)

@@ -75,21 +75,22 @@ class Played:
     """A keeper. played: says and hears what it likes, with the order, in a thread of its own."""
 
     def __init__(self, played: Callable[["Played"], None], *, traced: bool = False) -> None:
-        ours, self._socket = socket.socketpair()
+        self._ours, self._socket = socket.socketpair()
         self._decoder = protocol.Decoder()
         self._heard: list[Any] = []
         self._played = played
         self.descriptors: list[int] = []
         self.failure: BaseException | None = None
         self.human, self.record = Human(), Record(every=traced)
-        self._front = front(ours, self.human, self.record, traced=traced)
+        self._front = front(self._ours, self.human, self.record, traced=traced)
 
     def run(self) -> Outcome:
         """What the front makes of it."""
         thread = threading.Thread(target=self._play)
         thread.start()
         try:
-            return self._front.run()
+            with self._ours:
+                return self._front.run()
         finally:
             thread.join()
             if self.failure is not None:
@@ -266,11 +267,11 @@ def test_a_keeper_that_could_not_be_had_is_heard_before_it_is_asked() -> None:
     ours, theirs = socket.socketpair()
     with theirs:
         theirs.sendall(protocol.encode(protocol.Refused("no process can be started")))
-    with pytest.raises(NotRunError, match="no process can be started"):
+    with ours, pytest.raises(NotRunError, match="no process can be started"):
         front(ours).run()
 
 
 def test_without_its_directory_nothing_is_ordered(tmp_path: Path) -> None:
     ours, theirs = socket.socketpair()
-    with theirs, pytest.raises(FileNotFoundError):
+    with ours, theirs, pytest.raises(FileNotFoundError):
         front(ours, cwd=str(tmp_path / "none")).run()

@@ -119,7 +119,8 @@ def test_nothing_of_the_servers_is_open_in_anything_it_started(
     # The server's socket, and a pipe that tells of children.
     assert len(descriptors(zygote)) == 6
     for pid in spawners:
-        assert len(descriptors(pid)) == 4  # its keeper's socket
+        # Its keeper's socket, once it is confined.
+        wait_until(lambda pid=pid: len(descriptors(pid)) == 4, "a spawner")  # type: ignore[misc]
     for pid in (zygote, *keepers, *spawners, shell, pid_of(box, "sleep 653")):
         held = set(descriptors(pid).values())
         assert "/etc/passwd" not in held

@@ -317,7 +317,7 @@ def test_a_killed_zygote_is_told_when_it_is_missed(any_bench: Bench) -> None:
     async def scenario(tool: Tool) -> None:
         zygote = await our_zygote()
         os.kill(zygote, signal.SIGKILL)
-        os.waitid(os.P_PID, zygote, os.WEXITED)  # noqa: ASYNC222 - it is ending
+        os.waitid(os.P_PID, zygote, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - it is ending
         with pytest.raises(ToolError, match="start the server anew"):
             await tool(":")
 
