@@ -147,7 +147,8 @@ class Command:
         order = self._order
         try:
             flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-            self._workdir = os.open(order.workdir, flags)
+            # One that cannot be entered is none: its "." is found only where it can.
+            self._workdir = os.open(f"{order.workdir}/.", flags)
         except OSError as error:
             text = f"workdir {order.workdir}: {error.strerror}"
             raise _NoWorkdirError(text, error.errno or 0) from None

@@ -52,6 +52,7 @@ class Zygote:
         self._sockets: list[int] = []
         self._begin: protocol.Begin | None = None
         self._keepers: set[int] = set()
+        self._own = tree.Children(os.getpid())
 
     def serve(self) -> None:
         """Serve until the front has gone, and then until nothing is left."""
@@ -123,11 +124,11 @@ class Zygote:
                 return  # a subreaper's orphans are its children: prctl(2)
 
     def _kill_orphans(self) -> bool:
-        """Whether there were any, as far as can be seen."""
+        """Whether there were any. What one leaves behind is our child next."""
         try:
-            orphans = tree.descendants(os.getpid(), apart_from=self._keepers)
+            orphans = {*self._own.pids()} - self._keepers
         except OSError:
-            return True
+            return True  # no memory, or no descriptor
         tree.signal_all(orphans, signal.SIGKILL)
         return bool(orphans)
 

@@ -198,15 +198,16 @@ class Spawners:
         if self._settings.wrapper is not None:
             # Nobody holds the first exec, to set a limit that is this command's own.
             limits += process_limit(self._settings.limits, lasting=True)
-        # A directory removed and made again is another one, and the ruleset holds the old.
-        roots = tuple((root, _identity(root)) for root in sandbox.roots)
-        key = sandbox.policy, roots, sandbox.mounts, limits
+        key = _key(sandbox, limits)
         found = self._kept.get(key)
         if found is not None and not found.fit():
             self._kept.pop(key).close()
             found = None
         if found is None:
-            found = self._kept[key] = self._made(sandbox, limits)
+            found = self._made(sandbox, limits)
+            if _key(sandbox, limits) != key:
+                key = object()  # a root was replaced meanwhile: who knows which one it has
+            self._kept[key] = found
             if len(self._kept) > _MOST:
                 self._kept.popitem(last=False)[1].close()
         else:
@@ -295,6 +296,12 @@ def _ready(channel: socket.socket, *, intercepted: bool) -> tuple[Listener | Non
         listener.close()
         raise NotStartedError(str(error), error.errno) from None
     return listener, number
+
+
+def _key(sandbox: Sandbox, limits: Sequence[tuple[int, int, int]]) -> object:
+    # A directory removed and made again is another one, and the ruleset holds the old.
+    roots = tuple((root, _identity(root)) for root in sandbox.roots)
+    return sandbox.policy, roots, sandbox.mounts, limits
 
 
 def _identity(path: str) -> tuple[int, int] | None:

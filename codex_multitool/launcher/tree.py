@@ -1,7 +1,7 @@
 """LEAF: the processes below this one, as /proc shows them."""
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 _MAX_COMMAND_LINE = 200
 _CHUNK = 1 << 16
@@ -58,11 +58,11 @@ def _by_parent() -> dict[int, list[int]]:
     return found
 
 
-def descendants(root: int, apart_from: Collection[int] = ()) -> list[int]:
+def descendants(root: int) -> list[int]:
     """Process ids of all live descendants of `root`, parents before their children.
 
-    apart_from: processes left out with all below them. Zombies are left out: nothing can be done
-    to them but to reap them. Source: proc_pid_stat(5). Raises OSError if nothing can be listed.
+    Zombies are left out: nothing can be done to them but to reap them. Source: proc_pid_stat(5).
+    Raises OSError if nothing can be listed.
     """
     children: dict[int, list[int]] = {}
     dead = set()
@@ -72,7 +72,7 @@ def descendants(root: int, apart_from: Collection[int] = ()) -> list[int]:
             dead.add(pid)
     found, queue = [], [root]
     while queue:
-        below = [pid for pid in children.get(queue.pop(0), ()) if pid not in apart_from]
+        below = children.get(queue.pop(0), [])
         found += [pid for pid in below if pid not in dead]
         queue += below
     return found
