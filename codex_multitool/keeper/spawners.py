@@ -1,6 +1,7 @@
 """The spawners of one keeper: made when a command needs one, and kept for the next of its kind."""
 
 import os
+import resource
 import signal
 import socket
 import struct
@@ -219,7 +220,7 @@ class Spawners:
         while self._kept:
             self._kept.popitem()[1].close()
 
-    def _made(self, sandbox: Sandbox, limits: Sequence[tuple[int, int, int]]) -> Spawner:
+    def _made(self, sandbox: Sandbox, limits: Limits) -> Spawner:
         settings = self._settings
         confinement = enforce.prepare(sandbox.policy, sandbox.roots)
         try:
@@ -232,7 +233,7 @@ class Spawners:
             cell = spawner.Cell(
                 confinement,
                 {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
-                limits,
+                _all_of(limits, self._started_with),
                 sandbox.mounts,
                 intercepted=settings.wrapper is None,
             )
@@ -296,6 +297,14 @@ def _ready(channel: socket.socket, *, intercepted: bool) -> tuple[Listener | Non
         listener.close()
         raise NotStartedError(str(error), error.errno) from None
     return listener, number
+
+
+def _all_of(limits: Limits, started_with: Limits) -> Limits:
+    """With that of descriptors, where it would keep a spawner from placing a command's socket."""
+    files = [it for it in started_with if it[0] == resource.RLIMIT_NOFILE]
+    if any(kind == resource.RLIMIT_NOFILE for kind, _, _ in limits):
+        return limits
+    return (*limits, *(it for it in files if 0 <= it[1] <= SOCKET_NUMBER))
 
 
 def _key(sandbox: Sandbox, limits: Sequence[tuple[int, int, int]]) -> object:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 # As os.posix_spawn() takes them.
-Action = tuple[int, int, int] | tuple[int, int, str, int, int]
+Action = tuple[int, int, int]
+# What a process may ignore, or handle.
+_SIGNALS = tuple(sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP}))
 
 
 def first_free(targets: Sequence[int]) -> int:
@@ -31,16 +33,20 @@ def actions(descriptors: Sequence[tuple[int, int]], opened: Callable[[int], None
     """
     targets = [target for _, target in descriptors]
     above = first_free(targets)
-    found: list[Action] = [
-        (os.POSIX_SPAWN_DUP2, moved(source, above, opened), target)
-        for source, target in descriptors
-    ]
-    found += [
-        (os.POSIX_SPAWN_OPEN, standard, os.devnull, os.O_RDWR, 0)
-        for standard in (0, 1, 2)
-        if standard not in targets
-    ]
-    return found
+    placed = [(moved(source, above, opened), target) for source, target in descriptors]
+    missing = {0, 1, 2}.difference(targets)
+    if missing:
+        # Not opened by the program's process: that may have no more than it has.
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        opened(null)
+        null = moved(null, above, opened)
+        placed += [(null, standard) for standard in missing]
+    return [(os.POSIX_SPAWN_DUP2, source, target) for source, target in placed]
+
+
+def defaults(ignored: Sequence[int]) -> Sequence[int]:
+    """The signals that are to be as they are by default: whoever started us may ignore some."""
+    return [it for it in _SIGNALS if it not in ignored] if ignored else _SIGNALS
 
 
 @contextmanager

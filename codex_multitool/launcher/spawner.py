@@ -27,7 +27,7 @@ from codex_multitool.interception.rights import receive, send
 from codex_multitool.launcher import forked
 from codex_multitool.launcher.hardening import Limits
 from codex_multitool.launcher.mounts import bind, unshare_mounts
-from codex_multitool.launcher.placing import actions, ignoring
+from codex_multitool.launcher.placing import actions, defaults, ignoring
 from codex_multitool.launcher.spawn import Spawn
 from codex_multitool.sandbox import enforce
 
@@ -160,8 +160,11 @@ def _drop_descriptors(kept: set[int]) -> None:
 
 
 def _limit(cell: Cell, started_with: Limits) -> None:
+    # That of descriptors is set in each command: what is given to one may have a higher number.
+    apart = any(kind == resource.RLIMIT_NOFILE for kind, _, _ in cell.limits)
     for kind, soft, hard in started_with:
-        resource.setrlimit(kind, (soft, hard))
+        if not (apart and kind == resource.RLIMIT_NOFILE):
+            resource.setrlimit(kind, (soft, hard))
     if cell.confinement.ruleset is not None or cell.confinement.filter:
         # A core file would show what a command read to whoever can read the workspace.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -259,7 +262,6 @@ def _started(cell: Cell, told: Any, fds: list[int]) -> int:
     workdir, *sources = fds
     environment = {**cell.environment, **more_environment}
     descriptors = list(zip(sources, targets, strict=True))
-    # It must not bind us: what is given to a command may have a higher number.
     limits = [it for it in _to_be_had(cell.limits) if it[0] == resource.RLIMIT_NOFILE]
     with ExitStack() as stack:
         _go_to(workdir, anew=bool(cell.mounts))
@@ -276,7 +278,13 @@ def _started(cell: Cell, told: Any, fds: list[int]) -> int:
         placed = actions(descriptors, opened)
         stack.enter_context(ignoring(ignored))
         return os.posix_spawn(
-            argv[0], argv, environment, file_actions=placed, setsid=True, setsigmask=()
+            argv[0],
+            argv,
+            environment,
+            file_actions=placed,
+            setsid=True,
+            setsigmask=(),
+            setsigdef=defaults(ignored),
         )
 
 

@@ -8,12 +8,12 @@ there is a single thread. What cannot be ours even for a moment takes a fork.
 import _signal  # type: ignore[import-not-found]
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from codex_multitool.launcher import forked
 from codex_multitool.launcher.hardening import Limits
-from codex_multitool.launcher.placing import actions, first_free, ignoring, moved
+from codex_multitool.launcher.placing import Action, actions, defaults, first_free, ignoring, moved
 from codex_multitool.launcher.spawn import AS_OURS, Process, Spawn, not_started
 
 
@@ -24,14 +24,15 @@ class Starter:
     """
 
     def __init__(self, started_with: Limits) -> None:
-        self._started_with = started_with
+        # But for cores: a program that is just beginning shall leave none either.
+        self._started_with = tuple(it for it in started_with if it[0] != resource.RLIMIT_CORE)
         self._processes: dict[int, Process] = {}
 
     def start(self, spawn: Spawn) -> Process:
         """Start a program; returns when it is being executed. Raises NotStartedError."""
         started_with = self._started_with
         try:
-            if _needs_fork(spawn, started_with):
+            if _needs_fork(spawn):
                 pid = forked.start(spawn, started_with)
             else:
                 pid = _vforked(spawn, started_with)
@@ -58,13 +59,17 @@ def _signal_group(pid: int, number: int) -> None:
         pass  # it has just ended, or is a setuid program that is not ours to signal
 
 
-def _needs_fork(spawn: Spawn, started_with: Limits) -> bool:
+def _needs_fork(spawn: Spawn) -> bool:
     """Whether a child must have what its parent cannot have for a moment."""
     if spawn.nice > os.getpriority(os.PRIO_PROCESS, 0):
         return True  # it could not be taken back
-    if _signal.SIGCHLD in spawn.ignored:
-        return True  # children that end at that moment would leave no status: wait(2)
-    highest = max((target for _, target in spawn.descriptors), default=0)
+    # Children that end at that moment would leave no status: wait(2).
+    return _signal.SIGCHLD in spawn.ignored
+
+
+def _are_beyond(placed: Sequence[Action], started_with: Limits) -> bool:
+    """Whether a descriptor's number, here or there, is one that the limit does not allow."""
+    highest = max(max(source, target) for _, source, target in placed)
     return any(
         kind == resource.RLIMIT_NOFILE and soft != resource.RLIM_INFINITY and soft <= highest
         for kind, soft, _ in started_with
@@ -79,6 +84,8 @@ def _vforked(spawn: Spawn, started_with: Limits) -> int:
             stack.callback(os.close, fd)
 
         placed = actions(spawn.descriptors, opened)
+        if _are_beyond(placed, started_with):
+            return forked.start(spawn, started_with)
         path = spawn.path
         if spawn.program is not None:
             above = first_free([target for _, target in spawn.descriptors])
@@ -100,6 +107,7 @@ def _vforked(spawn: Spawn, started_with: Limits) -> int:
             file_actions=placed,
             setsid=True,
             setsigmask=spawn.blocked,
+            setsigdef=defaults(spawn.ignored),
         )
     for kind, soft, hard in spawn.limits:
         try:
@@ -123,16 +131,11 @@ def _umask(umask: int) -> Iterator[None]:
 
 @contextmanager
 def _limits(started_with: Limits) -> Iterator[None]:
-    """The soft limits of the server's starter, but for cores, of which there are none."""
-    before = [
-        (kind, *resource.getrlimit(kind))
-        for kind, *_ in started_with
-        if kind != resource.RLIMIT_CORE
-    ]
+    """The soft limits of the server's starter."""
+    before = [(kind, *resource.getrlimit(kind)) for kind, *_ in started_with]
     try:
         for kind, soft, hard in started_with:
-            if kind != resource.RLIMIT_CORE:
-                resource.setrlimit(kind, (soft, hard))
+            resource.setrlimit(kind, (soft, hard))
         yield
     finally:
         for kind, soft, hard in before:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from codex_multitool.config.configuration import Limits
+from codex_multitool.config.limits import Limits
 from codex_multitool.keeper import protocol
 from codex_multitool.keeper.spawners import SOCKET_NUMBER
 from tests.keeper.conftest import tidy
-from tests.keeper.driver import CONFINED, FULL, House, Keeper, comm, parent, soon
+from tests.keeper.driver import CONFINED, FULL, House, Keeper, comm, needs_listeners, parent, soon
 from tests.keeper.test_killed import running
 from tests.keeper.test_spawner_attacked import BOTH
 
@@ -109,7 +112,7 @@ def test_its_environment_is_what_is_ordered(house: House, mode: dict[str, str]) 
         assert numbers == {str(SOCKET_NUMBER)}
 
 
-def sandbox_environment(keeper: Keeper, within: protocol.Sandbox, **more: object) -> dict[str, str]:
+def sandbox_environment(keeper: Keeper, within: protocol.Sandbox, **more: Any) -> dict[str, str]:
     """Of a command, read from outside: it may hold any bytes."""
     keeper.order(("/bin/sleep", "1000"), within, **more)
     pid = soon(lambda: running(keeper.mark, "/bin/sleep 1000"), "its process")
@@ -247,3 +250,46 @@ def test_limits_of_the_configuration_hold_in_every_command(
     assert ran.code == -signal.SIGXFSZ
     assert "max_file_size" in ran.done.notes[0]
     assert keeper.works(within)
+
+
+def oddly() -> None:
+    """As a server may be started."""
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2, signal.SIGCHLD, signal.SIGTERM})
+    os.umask(0o027)
+    os.nice(1)
+    os.chdir("/usr")
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+    resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 22))
+
+
+@pytest.fixture(scope="module")
+def odd() -> Iterator[House]:
+    """A house whose front was started in an odd way."""
+    needs_listeners()
+    house = House(prepare=oddly)
+    yield house
+    house.close()
+
+
+@MODES
+@BOTH
+def test_whoever_starts_us_oddly_starts_commands_no_other_way(
+    odd: House, within: protocol.Sandbox, mode: dict[str, str]
+) -> None:
+    keeper = odd.keeper(**mode)
+    found = status(keeper, within)
+    assert {settable(found[name]) for name in ("SigBlk", "SigIgn", "SigCgt")} == {0}
+    assert found["Umask"] == "0027"
+    ran = keeper.run("ulimit -Sn; ulimit -Ss; ulimit -Hs; nice; /bin/pwd", within)
+    nice = os.getpriority(os.PRIO_PROCESS, 0) + 1
+    assert ran.text.split() == ["64", "1024", "4096", str(nice), "/"]
+    assert keeper.works(within)
+    keeper.order("trap 'exit 5' TERM; sleep 1000 & wait", within)
+    soon(lambda: running(keeper.mark, "sleep 1000"), "its process")
+    keeper.end()
+    assert keeper.result().code == 5
+    odd.release()
