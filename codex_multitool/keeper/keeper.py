@@ -4,6 +4,7 @@ It starts a command through a spawner, judges its execs, reads its output, keeps
 what leaves its sandbox, and sees to the end of its tree, whose subreaper it is.
 """
 
+import gc
 import os
 import signal
 import socket
@@ -25,6 +26,9 @@ from codex_multitool.running.settings import Settings
 from codex_multitool.sandbox.enforce import SandboxError
 
 
+_MANY = 64  # commands, whose parts know each other
+
+
 class Keeper:
     """Serves the front at the other end of `connection`.
 
@@ -35,6 +39,7 @@ class Keeper:
         self._loop = loop = Loop()
         self._signals = Signals({signal.SIGCHLD})
         self._command: Command | None = None
+        self._commands = 0
         self._running: Running | None = None
         self._gone = False
         self._finished = Event()
@@ -84,6 +89,9 @@ class Keeper:
     def _live(self, command: Command) -> Task[None]:
         yield from command.live()
         self._command = None
+        self._commands += 1
+        if self._commands % _MANY == 0:
+            gc.collect()  # nothing else does it: see zygote.py
         if self._gone:
             self._finished.set()
 

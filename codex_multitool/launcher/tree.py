@@ -102,7 +102,8 @@ def _stat(name: str) -> tuple[int, bytes] | None:
 def parent(pid: int) -> int | None:
     """The parent of a process, be it dead; None if it has been waited for."""
     found = _stat(str(pid))
-    return None if found is None else found[0]
+    # One that is just being waited for has none: ppid, proc_pid_stat(5), is 0.
+    return None if found is None or found[0] == 0 else found[0]
 
 
 def command_line(pid: int) -> str:
