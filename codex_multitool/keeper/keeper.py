@@ -25,7 +25,6 @@ from codex_multitool.loop import Event, Loop, Running, Task
 from codex_multitool.running.settings import Settings
 from codex_multitool.sandbox.enforce import SandboxError
 
-
 _MANY = 64  # commands, whose parts know each other
 
 
