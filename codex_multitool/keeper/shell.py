@@ -48,6 +48,7 @@ class Shell:
         self._pidfd = -1
         self._timer: Timer | None = None
         self._signals: list[int] = []  # that came too soon
+        self._here = False
         self.pid = 0
         self.status = 0
         self.lost = False
@@ -85,7 +86,7 @@ class Shell:
         """Send its process group a signal, as soon as there is one, until it has ended."""
         if not self.pid:
             self._signals.append(number)
-        elif not self.ended.is_set:
+        elif self._here and not self.ended.is_set:
             try:
                 os.killpg(self.pid, number)
             except (ProcessLookupError, PermissionError):
@@ -105,12 +106,15 @@ class Shell:
             self._timer.cancel()
         self._timer = None if call is None else self._loop.at(time.monotonic() + seconds, call)
 
-    def _begin(self, pid: int) -> None:
+    def _begin(self, pid: int, *, here: bool = True) -> None:
+        """here: it has not ended, or nobody has waited for it."""
         self.pid = pid
+        self._here = here
         try:
-            self._pidfd = os.pidfd_open(pid)
+            if here:
+                self._pidfd = os.pidfd_open(pid)
         except OSError:
-            pass  # it has ended, or no descriptor is to be had
+            pass  # no descriptor is to be had
         # Most end before anybody needs to doubt that their spawner will say so.
         self._set_timer(_DOUBT_SECONDS, self._follow)
         self._began()
@@ -125,16 +129,16 @@ class Shell:
                 self.failure = not_started(number, name)
                 self._end(0)
             case (words.STARTED, pid, _) if self._may_be(pid):
-                self._begin(pid)
+                # One that has ended may be another by now: then only its end is left to be told.
+                self._begin(pid, here=tree.parent(pid) == self._spawner.pid)
             case _:
                 self.lose()
 
     def _may_be(self, pid: int) -> bool:
-        """Whether this is what a spawner has started that has no listener to tell of it."""
+        """Whether this may have been started by a spawner that has no listener to tell of it."""
         if self.pid or self._spawner.listener is not None or pid <= 1:
             return False
-        # Of one that has ended by now, only its end is left to be told.
-        return tree.parent(pid) in (None, self._spawner.pid)
+        return tree.parent(pid) != os.getpid()  # whose children are not a spawner's that is there
 
     def _may_have_ended(self, status: int) -> bool:
         return (
@@ -145,6 +149,8 @@ class Shell:
         )
 
     def _is_waited_for(self) -> bool:
+        if not self._here:
+            return True
         return pidfd.is_waited_for(self._pidfd) if self._pidfd >= 0 else not _exists(self.pid)
 
     def _orphaned(self) -> None:

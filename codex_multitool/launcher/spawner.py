@@ -266,7 +266,8 @@ def _started(cell: Cell, told: Any, fds: list[int]) -> int:
     with ExitStack() as stack:
         _go_to(workdir, anew=bool(cell.mounts))
         stack.callback(os.chdir, "/")
-        if limits:
+        # What a child is to have and we cannot, even for a moment: see start.py.
+        if limits or signal.SIGCHLD in ignored:
             here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             stack.callback(os.close, here)
             spawn = Spawn(argv[0], argv, environment, here, descriptors)

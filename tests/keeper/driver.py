@@ -264,9 +264,9 @@ class House:
         for source, target in ((null, 0), (null, 1), (log, 2)):
             os.dup2(source, target)
         zygote.close_all_but(channel.fileno())
-        prctl.set_pdeathsig(signal.SIGKILL)
         sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
         self.become()
+        prctl.set_pdeathsig(signal.SIGKILL)  # which another user id takes back: prctl(2)
         control = zygote.start(harden() if guarded else ())
         send(channel, b"-", [control.fileno()])
         control.close()

@@ -222,7 +222,6 @@ UNBEGUN: dict[str, Liar] = {
     "started nobody": unbegun(several(word(STARTED, 0), word(ENDED, 0))),
     "started all": unbegun(several(word(STARTED, -1), word(ENDED, 0))),
     "started itself": unbegun(started(os.getpid)),
-    "started its keeper": unbegun(started(os.getppid)),
     "unknown": unbegun(word(77, 3)),
     "ready": unbegun(word(READY, 1)),
     "failed": unbegun(word(FAILED, 1)),
@@ -233,6 +232,12 @@ UNBEGUN: dict[str, Liar] = {
     "dies": unbegun(dies),
     "silent": unbegun(silent),
     "executes": unbegun(_itself),
+}
+# What these say has started is another process.
+OTHERS: dict[str, Liar] = {
+    "its keeper": unbegun(started(os.getppid)),
+    "somebody": _another,
+    "nobody": unbegun(started(lambda: (1 << 22) + 1)),
 }
 BEGUN: dict[str, Liar] = {
     "then ended": begun(lambda channel, _: word(ENDED, 0)(channel)),
@@ -276,7 +281,7 @@ LIARS: dict[str, Liar] = {
     **REASONS,
     **{name: liar for name, (liar, _) in UNREADY.items()},
     **FORGED,
-    "another": _another,
+    **OTHERS,
     "waits": waited(silent),
     "has a listener": _judged,
     "did not start": begun(lambda channel, _: word(NOT_STARTED, 2, b"/x")(channel)),

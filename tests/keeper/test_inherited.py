@@ -55,6 +55,9 @@ def test_what_it_shall_ignore_it_ignores_and_the_next_does_not(
     ignored = tuple(map(int, numbers))
     assert settable(status(keeper, within, ignored=ignored)["SigIgn"]) == wanted
     assert settable(status(keeper, within)["SigIgn"]) == 0
+    # A spawner that ignored it, too, would lose those that end at that moment.
+    for _ in range(50):
+        assert keeper.run(("/bin/true",), within, ignored=(int(signal.SIGCHLD),)).code == 0
     assert keeper.works(within)
 
 

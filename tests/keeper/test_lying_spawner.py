@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from codex_multitool.keeper import protocol
 from tests.keeper import liars
 from tests.keeper.driver import House, Keeper, needs_listeners
 
@@ -94,14 +96,31 @@ def test_any_number_may_be_the_reason(keeper_of: KeeperOf, liar: str) -> None:
     assert refused(keeper_of(liar, {})).startswith("\ufffd")
 
 
-def test_another_process_is_not_what_was_started(house: House, keeper_of: KeeperOf) -> None:
-    """In wrapper mode the spawner says which it is."""
-    with subprocess.Popen(["/bin/sleep", "1000"], process_group=0) as victim:
+@pytest.mark.parametrize("liar", liars.OTHERS)
+def test_another_process_is_not_harmed(house: House, keeper_of: KeeperOf, liar: str) -> None:
+    """In wrapper mode the spawner says which it is that it has started."""
+    victim = subprocess.Popen(["/bin/sleep", "1000"], process_group=0)
+    try:
         house.environment[liars.VICTIM] = str(victim.pid)
-        keeper = keeper_of("another", {"wrapper": "/bin/false"})
-        assert refused(keeper) == MEANWHILE
+        keeper = keeper_of(liar, {"wrapper": "/bin/false"})
+        keeper.order("echo x")
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            keeper.tell(protocol.Signal(number))
+        ran = keeper.result()
+        # It may have begun, and nobody can tell how it ended.
+        assert (ran.text, ran.code) == ("", -signal.SIGKILL)
         assert victim.poll() is None
+    finally:
         victim.kill()
+        victim.wait()
+
+
+@pytest.mark.parametrize("liar", liars.OTHERS)
+def test_where_the_kernel_tells_who_has_started_nobody_else_is_heard(
+    house: House, keeper_of: KeeperOf, liar: str
+) -> None:
+    house.environment[liars.VICTIM] = str(os.getpid())
+    assert refused(keeper_of(liar, {}, times=2)) == TWICE
 
 
 @pytest.mark.parametrize(("liar", "text"), [(it, text) for it, (_, text) in liars.UNREADY.items()])

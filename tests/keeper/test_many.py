@@ -8,7 +8,6 @@ from pathlib import Path
 
 from tests.end_to_end.processes import marked, wait_until
 from tests.keeper.driver import CONFINED, FULL, House, Keeper, Ran, below, children
-from tests.keeper.test_spawner_attacked import BOTH
 
 IN_A_ROW = 1000
 AT_ONCE = 64
@@ -26,20 +25,20 @@ def files() -> set[str]:
     return {name for folder in ("/tmp", "/var/tmp", "/dev/shm") for name in os.listdir(folder)}
 
 
-@BOTH
-def test_a_thousand_in_a_row_leave_nothing(ordinary: House, within: object) -> None:
+def test_a_thousand_in_a_row_leave_nothing(ordinary: House) -> None:
     keeper = ordinary.keeper()
-    command = ("/bin/sh", "-c", "/bin/true; exit 3")
-    for _ in range(IN_A_ROW // 10):
-        keeper.run(command, within)
-    keeper.settled()
-    before = (sorted(keeper.descriptors()), sorted(below(keeper.pid)), memory(keeper))
-    for _ in range(IN_A_ROW):
-        assert keeper.run(command, within).code == 3
-    keeper.settled()
-    assert len(keeper.descriptors()) == len(before[0])
-    assert sorted(below(keeper.pid)) == before[1]
-    assert memory(keeper) < before[2] + GROWTH
+
+    def turn(count: int) -> tuple[int, list[int], int]:
+        for _ in range(count):
+            assert keeper.run(("/bin/sh", "-c", "/bin/true; exit 3")).code == 3
+            assert keeper.run(("/bin/false",), FULL).code == 1
+        keeper.settled()
+        return len(keeper.descriptors()), sorted(below(keeper.pid)), memory(keeper)
+
+    *before, least = turn(IN_A_ROW // 10)
+    *after, most = turn(IN_A_ROW // 2)
+    assert after == before
+    assert most < least + GROWTH
 
 
 def test_many_kinds_in_turn_leave_nothing(ordinary: House, folder: Path) -> None:

@@ -1,12 +1,14 @@
 """Commands against the spawner that has started them: the next command works all the same."""
 
 import shutil
+import signal
 from collections.abc import Iterator
 from shlex import quote
 
 import pytest
 
 from codex_multitool.keeper import protocol
+from codex_multitool.launcher.spawner import END_ALL
 from tests.keeper.conftest import tidy
 from tests.keeper.driver import (
     CONFINED,
@@ -61,7 +63,6 @@ def python(code: str) -> str:
         "kill -9 $PPID; echo x",
         "kill -9 $PPID; exec /bin/echo x",
         "kill -9 $PPID; /bin/echo x",
-        "kill -STOP $PPID; /bin/echo x",
         "kill -TERM $PPID; kill -HUP $PPID; kill -SEGV $PPID; /bin/echo x",
         "(kill -9 $PPID; setsid /bin/echo x) & wait",
         "(kill -9 $PPID) 2>&- & kill -9 $PPID 2>&-; wait; echo x",
@@ -70,11 +71,33 @@ def python(code: str) -> str:
 def test_a_command_without_its_spawner_goes_on(
     keeper: Keeper, within: protocol.Sandbox, command: str
 ) -> None:
-    for _ in range(1 if "STOP" in command else 4):
+    for _ in range(3):
         # One that ends together with its spawner may have been waited for by that.
         ran = keeper.run(command, within)
         assert (ran.text, ran.code) in [("x\n", 0), ("x\n", -9)]
         assert keeper.works(within)
+
+
+@BOTH
+def test_one_that_stops_its_spawner_ends_all_the_same(
+    ordinary: House, within: protocol.Sandbox
+) -> None:
+    keeper = ordinary.keeper()
+    with tidy(keeper):
+        ran = keeper.run("kill -STOP $PPID; /bin/echo x", within)
+        assert (ran.text, ran.code) == ("x\n", 0)
+        assert keeper.works(within)
+
+
+@BOTH
+def test_no_signal_to_its_spawner_outlasts_a_command(
+    keeper: Keeper, within: protocol.Sandbox
+) -> None:
+    for number in set(map(int, signal.valid_signals())) - {signal.SIGSTOP}:
+        ran = keeper.run(f"kill -{number} $PPID; sleep 0; echo x", within)
+        # That by which its keeper has it end all of its sandbox does just that.
+        assert ran.text == "x\n" or (number == END_ALL and ran.code == -signal.SIGKILL)
+    assert keeper.works(within)
 
 
 @BOTH

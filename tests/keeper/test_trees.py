@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from codex_multitool.config.limits import Limits
 from codex_multitool.keeper import protocol
 from tests.end_to_end.processes import marked, wait_until
-from tests.keeper.driver import FULL, House, Keeper, soon
+from tests.keeper.driver import CONFINED, FULL, House, Keeper, soon
 from tests.keeper.test_spawner_attacked import BOTH, python
 
 # By CLONE_PARENT, clone(2): the child is the caller's sibling.
@@ -76,26 +77,30 @@ def test_a_thousand_that_lose_their_parent_and_end_at_once(
     assert keeper.works(within)
 
 
+@pytest.fixture
+def bounded(ordinary: House) -> Keeper:
+    """Whose commands cannot use up the machine's processes."""
+    return ordinary.keeper(limits=Limits(processes=1000))
+
+
 # Outside a sandbox nobody can end all at one moment; where a few do what they like, they lose.
-@pytest.mark.parametrize(("within", "count"), [(None, 40), (FULL, 4)], ids=["confined", "full"])
+@pytest.mark.parametrize(("within", "count"), [(CONFINED, 40), (FULL, 4)], ids=["confined", "full"])
 def test_chains_of_forks_end_with_their_time(
-    keeper: Keeper, forks: str, within: protocol.Sandbox | None, count: int
+    bounded: Keeper, forks: str, within: protocol.Sandbox, count: int
 ) -> None:
-    order = (within,) if within else ()
-    ran = keeper.run(f"{forks} chains {count} 10", *order, timeout=0.1)
+    ran = bounded.run(f"{forks} chains {count} 10", within, timeout=0.1)
     assert ran.done.timed_out
     assert ran.code in (-signal.SIGTERM, -signal.SIGKILL)
-    assert "forks" not in str(marked(keeper.mark))
-    assert keeper.works()
+    assert "forks" not in str(marked(bounded.mark))
+    assert bounded.works(within)
 
 
 @pytest.mark.parametrize("count", [4, 20])
-def test_chains_of_forks_end_with_their_front(house: House, forks: str, count: int) -> None:
-    keeper = house.keeper()
-    keeper.order(f"{forks} chains {count} 10")
-    soon(lambda: "forks" in str(marked(house.mark)), "the chains")
-    keeper.close()
-    wait_until(lambda: "forks" not in str(marked(house.mark)), "their end")
+def test_chains_of_forks_end_with_their_front(bounded: Keeper, forks: str, count: int) -> None:
+    bounded.order(f"{forks} chains {count} 10")
+    soon(lambda: "forks" in str(marked(bounded.mark)), "the chains")
+    bounded.close()
+    wait_until(lambda: "forks" not in str(marked(bounded.mark)), "their end")
 
 
 @BOTH
@@ -112,8 +117,9 @@ def test_chains_of_forks_end_with_their_front(house: House, forks: str, count: i
     ],
 )
 def test_what_takes_too_long_is_ended_with_all_it_has_started(
-    keeper: Keeper, within: protocol.Sandbox, command: str, code: int | None
+    ordinary: House, within: protocol.Sandbox, command: str, code: int | None
 ) -> None:
+    keeper = ordinary.keeper()
     ran = keeper.run(command, within, timeout=0.2)
     assert ran.done.timed_out
     assert ran.code == code or code is None
