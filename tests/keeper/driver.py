@@ -11,7 +11,6 @@ import random
 import signal
 import socket
 import sys
-import tempfile
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -221,17 +220,16 @@ class House:
         # Of all commands.
         self.environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", MARK: self.mark}
         self._keepers: list[Keeper] = []
-        fd, self._log = tempfile.mkstemp(prefix="house-")
+        self._log = os.memfd_create("stderr")
         reader, writer = socket.socketpair()
         self.front = os.fork()
         if self.front == 0:
             try:
                 reader.close()
                 prepare()
-                self._be_front(writer, fd, guarded=guarded)
+                self._be_front(writer, self._log, guarded=guarded)
             finally:
                 os._exit(1)
-        os.close(fd)
         writer.close()
         with reader:
             _, (control,) = receive(reader, 1, 1)
@@ -303,7 +301,7 @@ class House:
 
     def complaints(self) -> str:
         """What its processes said on stderr since last asked."""
-        text = Path(self._log).read_text()
+        text = os.pread(self._log, os.fstat(self._log).st_size, 0).decode(errors="replace")
         os.truncate(self._log, 0)
         return text
 
@@ -324,7 +322,7 @@ class House:
             os.kill(self.front, signal.SIGKILL)
             os.waitpid(self.front, 0)
             kill_marked(self.mark)
-            os.unlink(self._log)
+            os.close(self._log)
 
 
 def somebody() -> int | None:
