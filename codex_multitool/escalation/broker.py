@@ -204,7 +204,7 @@ class Session:
                 opened.program = sealed(opened.found)
             except OSError as error:
                 decided = unfixed(subject, error)
-        verdict = yield from settle(
+        verdict, _ = yield from settle(
             self._context,
             subject,
             decided,

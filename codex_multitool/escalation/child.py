@@ -28,8 +28,7 @@ class Escalated(NamedTuple):
     """What runs outside: the program opened, and everything it takes over from its caller.
 
     descriptors: pairs (ours, number in the program). workdir: directory descriptor. asked:
-    absolute path by which the caller called it. held: the caller's process, if it can do nothing
-    of its own any more.
+    absolute path by which the caller called it.
     """
 
     program: Program
@@ -39,11 +38,12 @@ class Escalated(NamedTuple):
     environment: Mapping[str, str]
     descriptors: tuple[tuple[int, int], ...]
     inherited: Inherited
-    held: int | None = None
 
 
-def start_outside(context: Context, escalated: Escalated) -> Task["Outside"]:
-    """Start the program; whoever has it must `end` it.
+def start_outside(
+    context: Context, escalated: Escalated, absence: Absence | None = None
+) -> Task["Outside"]:
+    """Start the program; whoever has it must `end` it. absence: its own, if that has begun.
 
     That it cannot be executed is said on its stderr, and told by how it has ended. Raises OSError
     if its environment cannot be made.
@@ -54,8 +54,9 @@ def start_outside(context: Context, escalated: Escalated) -> Task["Outside"]:
     )
     if refused:
         context.note(f"{path} ran outside without the caller's {'; '.join(refused)}")
-    workdir = _path_of(escalated.workdir)
-    absence = yield from context.watch.leaving(workdir, escalated.argv[1:], escalated.held)
+    if absence is None:
+        workdir = _path_of(escalated.workdir)
+        absence = yield from context.watch.leaving(workdir, escalated.argv[1:], None)
     try:
         process = _started(context, escalated, path, environment)
     except BaseException:

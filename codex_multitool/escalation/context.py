@@ -22,7 +22,7 @@ from codex_multitool.escalation.judgement import Judgement
 from codex_multitool.escalation.protected import told
 from codex_multitool.escalation.question import Question, Verdict
 from codex_multitool.escalation.surroundings import Surroundings
-from codex_multitool.escalation.watch import Finding, NoWatch, Watch
+from codex_multitool.escalation.watch import Absence, Finding, NoWatch, Watch
 from codex_multitool.launcher.spawn import Start
 from codex_multitool.loop import Loop, Task
 
@@ -30,6 +30,7 @@ _MAX_ROUNDS = 4  # questions about one exec while protected names go on changing
 
 Settled = Run | Escalate | Deny
 Trace = Callable[[int, ExecRequest, Decided, Settled], None]
+Leaving = Callable[[], Task[Absence | Finding]]
 
 
 class Context(NamedTuple):
@@ -64,27 +65,46 @@ def settle(
     *,
     of_own_shell: Callable[[OwnShell], bool],
     unchanged: Callable[[], bool],
-) -> Task[Settled]:
+    leaving: Leaving | None = None,
+) -> Task[tuple[Settled, Absence | None]]:
     """The final verdict on one exec, given what `decide` said; asks and records.
 
     of_own_shell: whether the exec is done by the call's own shell itself.
     unchanged: whether the program is still the one that was judged.
+    leaving: see Watch.leaving_unchanged, where it may leave as soon as it is settled that it does;
+    then its absence is returned with Escalate.
     """
     shells_only = isinstance(verdict, Ask) and verdict.own_shell_only
     if shells_only and not of_own_shell(context.own_shell()):
-        return Run()
+        return Run(), None
     asked = ""
     for _ in range(_MAX_ROUNDS):
-        finding = (yield from context.watch.look(request.workdir)) if leaves(verdict) else None
+        finding, absence = yield from _looked(context, request, verdict, leaving)
         if finding:
             verdict = unless_agreed(verdict, told(finding.changes))
         if not isinstance(verdict, Ask):
-            return conclude(context, request, _checked(request, verdict, unchanged), asked)
+            settled = _checked(request, verdict, unchanged)
+            if absence is not None and settled is not verdict:
+                absence.lost()
+                absence = None
+            return conclude(context, request, settled, asked), absence
         asked = verdict.because
         verdict = yield from _answered(context, request, verdict, finding)
         if isinstance(verdict, Escalate) and finding:
             context.watch.agree(finding)
-    return conclude(context, request, Deny(f"{asked}, again and again"), asked)
+    return conclude(context, request, Deny(f"{asked}, again and again"), asked), None
+
+
+def _looked(
+    context: Context, request: ExecRequest, verdict: Decided, leaving: Leaving | None
+) -> Task[tuple[Finding | None, Absence | None]]:
+    """What differs, if the program shall leave; its absence, if it does so at once."""
+    if not leaves(verdict):
+        return None, None
+    if leaving is None or not isinstance(verdict, Escalate):
+        return (yield from context.watch.look(request.workdir)), None
+    found = yield from leaving()
+    return (found, None) if isinstance(found, Finding) else (None, found)
 
 
 def _answered(

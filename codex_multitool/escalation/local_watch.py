@@ -54,6 +54,13 @@ class LocalWatch:
             yield from sleep(pause)
         return LocalAbsence(self._guard, self._guard.depart(self, workdir, words, held))
 
+    def leaving_unchanged(
+        self, workdir: str, words: Sequence[str], held: int | None
+    ) -> Task["LocalAbsence | Finding"]:
+        """The same, after a look; where something differs, that, and nothing leaves."""
+        finding = self._guard.look(workdir)
+        return finding or (yield from self.leaving(workdir, words, held))
+
     def attend(self) -> Task[None]:
         """Tell apart who writes what while programs are outside; as long as the command runs."""
         while self._writes:
@@ -86,6 +93,11 @@ class LocalAbsence:
     def __init__(self, guard: Guard, departure: Departure | None) -> None:
         self._guard = guard
         self._departure = departure
+
+    @property
+    def watched(self) -> bool:
+        """Whether it matters to anybody."""
+        return self._departure is not None
 
     def over(self) -> Task[None]:
         """It has ended, and nobody in the sandbox has been told; they may be when this is done."""

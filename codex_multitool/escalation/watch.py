@@ -45,6 +45,11 @@ class Watch(Protocol):
         held: its caller, if that can do nothing of its own any more.
         """
 
+    def leaving_unchanged(
+        self, workdir: str, words: Sequence[str], held: int | None, /
+    ) -> Task[Absence | Finding]:
+        """The same, after a look; where something differs, that, and nothing leaves."""
+
 
 class NoWatch:
     """Of a command that can write nothing that is protected."""
@@ -61,6 +66,8 @@ class NoWatch:
         """Whatever a program writes is nobody's concern."""
         yield from ()
         return _Unwatched()
+
+    leaving_unchanged = leaving
 
 
 class _Unwatched:

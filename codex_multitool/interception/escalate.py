@@ -20,6 +20,7 @@ from codex_multitool.escalation.child import Escalated, Outside, start_outside
 from codex_multitool.escalation.context import Context
 from codex_multitool.escalation.decide import ExecRequest
 from codex_multitool.escalation.identity import absolute, exec_request
+from codex_multitool.escalation.watch import Absence
 from codex_multitool.escalation.wire import SuperExecResult
 from codex_multitool.interception import descriptors, relay
 from codex_multitool.interception.exec_stop import Steps, take_hold
@@ -47,11 +48,17 @@ def escalate(
     listener: Listener,
     notification: Notification,
     snapshot: ExecSnapshot,
+    absence: Absence | None,
     drive: Drive,
 ) -> Task[None]:
-    """Run the snapshot outside and see the caller to its end. Always answers the notification."""
+    """Run the snapshot outside and see the caller to its end. Always answers the notification.
+
+    absence: the program's, if that has begun.
+    """
     with ExitStack() as stack:
-        escalation = _Escalation(context, listener, notification, snapshot, drive, stack)
+        if absence is not None:
+            stack.callback(absence.lost)
+        escalation = _Escalation(context, listener, notification, snapshot, absence, drive, stack)
         try:
             yield from escalation.run()
         except _FAILURES as error:
@@ -67,6 +74,7 @@ class _Escalation:
         listener: Listener,
         notification: Notification,
         snapshot: ExecSnapshot,
+        absence: Absence | None,
         drive: Drive,
         stack: ExitStack,
     ) -> None:
@@ -74,6 +82,7 @@ class _Escalation:
         self._listener = listener
         self._notification = notification
         self._snapshot = snapshot
+        self._absence = absence
         self._drive = drive
         self._stack = stack
         self._hold: Hold | None = None
@@ -107,11 +116,10 @@ class _Escalation:
             environment=environment,
             descriptors=pairs,
             inherited=inherited,
-            held=snapshot.tgid if self._listener.killable else None,
         )
         if stand is None and self._listener.killable:
             yield from self._keep()
-        outside = yield from start_outside(self._context, escalated)
+        outside = yield from start_outside(self._context, escalated, self._absence)
         try:
             yield from self._see_through(outside, stand)
         finally:

@@ -260,12 +260,16 @@ class Supervisor:
             except OSError as error:
                 verdict = unfixed(request, error)
         program = snapshot.program
-        settled = yield from settle(
+        held_still = snapshot.tgid if self._listener.killable else None
+        settled, absence = yield from settle(
             self._context,
             request,
             verdict,
             of_own_shell=lambda shell: shell.includes(snapshot.tgid),
             unchanged=lambda: program is not None and program.unchanged(),
+            leaving=lambda: self._context.watch.leaving_unchanged(
+                request.workdir, request.argv[1:], held_still
+            ),
         )
         self._traced(snapshot, request, verdict, settled)
         match settled:
@@ -280,6 +284,7 @@ class Supervisor:
                     self._listener,
                     held.notification,
                     called,
+                    absence,
                     self._incoming.redirect,
                 )
                 self._finish(held, Turned.DONE)

@@ -151,12 +151,17 @@ class Agree(NamedTuple):
 
 
 class Leaving(NamedTuple):
-    """A program is about to start outside, see Watch.leaving. Answer: a number for its absence."""
+    """A program is about to start outside, see Watch. unchanged: only if nothing differs.
+
+    Answer: a number for its absence, 0 if nobody wants to hear of its end; or what differs, as of
+    `Look`.
+    """
 
     number: int
     workdir: str
     words: Sequence[str]
     held: int | None
+    unchanged: bool = False
 
 
 class Returned(NamedTuple):

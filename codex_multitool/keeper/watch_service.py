@@ -25,8 +25,9 @@ class WatchService:
 
     def look(self, message: protocol.Look) -> Task[None]:
         """Look, and remember what was found."""
-        number = message.number
-        finding = yield from self._watch.look(message.workdir)
+        self._found(message.number, (yield from self._watch.look(message.workdir)))
+
+    def _found(self, number: int, finding: Finding) -> None:
         if finding:
             self._findings[number] = finding
             if len(self._findings) > _MAX_FINDINGS:
@@ -41,10 +42,16 @@ class WatchService:
 
     def leaving(self, message: protocol.Leaving) -> Task[None]:
         """A program is about to start outside."""
-        number = message.number
-        absence = yield from self._watch.leaving(message.workdir, message.words, message.held)
-        self._absences[number] = absence
-        self._answer(number, number)
+        number, watch = message.number, self._watch
+        leaving = watch.leaving_unchanged if message.unchanged else watch.leaving
+        absence = yield from leaving(message.workdir, message.words, message.held)
+        if isinstance(absence, Finding):
+            self._found(number, absence)
+        elif absence.watched:
+            self._absences[number] = absence
+            self._answer(number, number)
+        else:
+            self._answer(number, 0)
 
     def returned(self, message: protocol.Returned) -> Task[None]:
         """It has ended, and somebody waits to tell the sandbox."""

@@ -16,10 +16,8 @@ class TheirWatch:
 
     def look(self, workdir: str) -> Task[Finding]:
         """What differs now. Its state is the front's number for it."""
-        (changes, number), _ = yield from self._front.ask(
-            lambda asked: protocol.Look(asked, workdir)
-        )
-        return Finding(tuple(changes), number)
+        found, _ = yield from self._front.ask(lambda asked: protocol.Look(asked, workdir))
+        return Finding(*found)
 
     def agree(self, finding: Finding) -> None:
         """A human agreed to it."""
@@ -32,6 +30,15 @@ class TheirWatch:
         )
         return TheirAbsence(self._front, absence)
 
+    def leaving_unchanged(
+        self, workdir: str, words: Sequence[str], held: int | None
+    ) -> Task["TheirAbsence | Finding"]:
+        """The same, if nothing differs."""
+        found, _ = yield from self._front.ask(
+            lambda asked: protocol.Leaving(asked, workdir, tuple(words), held, unchanged=True)
+        )
+        return Finding(*found) if isinstance(found, tuple) else TheirAbsence(self._front, found)
+
 
 class TheirAbsence:
     """As escalation.watch.Absence."""
@@ -39,12 +46,13 @@ class TheirAbsence:
     def __init__(self, front: Front, number: int) -> None:
         self._front = front
         self._number = number
-        self._over = False
+        self._over = number == 0
 
     def over(self) -> Task[None]:
         """Wait until the sandbox may be told."""
-        self._over = True
-        yield from self._front.ask(lambda asked: protocol.Returned(asked, self._number))
+        if not self._over:
+            self._over = True
+            yield from self._front.ask(lambda asked: protocol.Returned(asked, self._number))
 
     def lost(self) -> None:
         """Tell, without waiting, unless that is done."""

@@ -47,6 +47,22 @@ def test_what_is_found_is_agreed_to(loop: Loop, place: Path) -> None:
     watch.end()
 
 
+def test_nobody_leaves_where_something_differs(loop: Loop, place: Path) -> None:
+    guard = Guard()
+    watch = LocalWatch(guard, [str(place)], str(place))
+    (place / ".envrc").touch()
+    finding = loop.result(watch.leaving_unchanged(str(place), ["x"], None))
+    assert isinstance(finding, Finding)
+    assert [it.path for it in finding.changes] == [f"{place}/.envrc"]
+    assert not guard.departed.is_set
+    watch.agree(finding)
+    absence = loop.result(watch.leaving_unchanged(str(place), ["x"], None))
+    assert isinstance(absence, LocalAbsence)
+    assert guard.departed.is_set
+    absence.lost()
+    watch.end()
+
+
 def test_it_attends_while_a_program_is_outside_and_ends_with_the_command(
     loop: Loop, place: Path
 ) -> None:

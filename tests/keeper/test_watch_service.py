@@ -15,11 +15,11 @@ from codex_multitool.loop import Loop, Task
 class Desk:
     """A service, and what it has answered."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, *, writes: bool = True) -> None:
         self.guard = Guard()
         self.place = str(place)
         self.answers: dict[int, Any] = {}
-        self.watch = LocalWatch(self.guard, [self.place], self.place)
+        self.watch = LocalWatch(self.guard, [self.place] if writes else [], self.place)
         self.service = WatchService(self.watch, self.answers.__setitem__)
 
     def answer(self, number: int, task: Task[None]) -> Any:
@@ -29,8 +29,8 @@ class Desk:
     def look(self, number: int) -> Any:
         return self.answer(number, self.service.look(Look(number, self.place)))
 
-    def leave(self, number: int) -> Any:
-        leaving = Leaving(number, self.place, ("x",), None)
+    def leave(self, number: int, *, unchanged: bool = False) -> Any:
+        leaving = Leaving(number, self.place, ("x",), None, unchanged)
         return self.answer(number, self.service.leaving(leaving))
 
 
@@ -61,6 +61,23 @@ def test_a_program_is_outside_until_it_has_returned(desk: Desk, waits: bool) -> 
         desk.service.lost(absence)
     desk.watch.end()
     assert not desk.guard.departed.is_set
+
+
+def test_who_leaves_unless_something_differs_is_told_what_does(desk: Desk) -> None:
+    Path(desk.place, ".envrc").touch()
+    (change,), number = desk.leave(1, unchanged=True)
+    assert (change.path, number) == (f"{desk.place}/.envrc", 1)
+    assert not desk.guard.departed.is_set
+    desk.service.agree(Agree(1))
+    assert desk.leave(2, unchanged=True) == 2
+    assert desk.guard.departed.is_set
+    desk.watch.end()
+
+
+@pytest.mark.parametrize("unchanged", [True, False])
+def test_the_end_of_what_nobody_watches_is_nobodys_concern(tmp_path: Path, unchanged: bool) -> None:
+    desk = Desk(tmp_path.resolve(), writes=False)
+    assert desk.leave(1, unchanged=unchanged) == 0
 
 
 def test_who_returns_twice_or_never_left_is_answered_all_the_same(desk: Desk) -> None:
