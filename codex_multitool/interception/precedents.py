@@ -5,6 +5,7 @@ executes the same twice fills no memory with it.
 """
 
 import os
+from typing import NamedTuple
 
 from codex_multitool.escalation.decide import Deny, ExecRequest, Run, Verdict
 from codex_multitool.interception.exec_stop import Expected
@@ -20,6 +21,14 @@ _RUN = Run()
 Facts = tuple[object, ...]
 
 
+class _Plain(NamedTuple):
+    """What is known of an execve(2) by its path and arguments. denied: if it may not run."""
+
+    which: Identity
+    expected: Expected
+    denied: tuple[ExecRequest, Deny] | None
+
+
 class Precedents:
     """files: what files out of the sandbox's reach are, for tracee.read_unknown().
 
@@ -30,17 +39,25 @@ class Precedents:
         self.files: dict[tuple[Identity, str], tuple[Kind, Interpreter | None]] = {}
         self._judged: dict[Facts, tuple[ExecRequest, Verdict]] = {}
         self._our_view = our_view
-        self._plain: dict[tuple[str, tuple[str, ...]], tuple[Identity, Expected]] = {}
+        self._plain: dict[tuple[str, tuple[str, ...]], _Plain] = {}
 
     def knows(self, file: str, argv: tuple[str, ...]) -> Expected | None:
-        """What an execve(2) will run, if the same just ran before, by the same unchanged file."""
+        """What an execve(2) is of, if there was the same before, of the same unchanged file.
+
+        It just runs again, unless `denied` tells otherwise.
+        """
         plain = self._plain.get((file, argv))
         if plain is None:
             return None
         try:
-            return plain[1] if identity(os.stat(file)) == plain[0] else None
+            return plain.expected if identity(os.stat(file)) == plain.which else None
         except OSError:
             return None
+
+    def denied(self, file: str, argv: tuple[str, ...]) -> tuple[ExecRequest, Deny] | None:
+        """The request and the verdict, if what is known of this execve(2) is that it may not."""
+        plain = self._plain.get((file, argv))
+        return None if plain is None else plain.denied
 
     def judged(self, facts: Facts) -> tuple[ExecRequest, Verdict] | None:
         """The request and the verdict, Run without a note or Deny, of an exec with these facts."""
@@ -60,19 +77,20 @@ class Precedents:
             if len(self._judged) >= _MOST:
                 self._judged.clear()
             self._judged[facts] = request, verdict
-            if runs and self._our_view and _plain(snapshot, request):
-                self._learn_plain(snapshot)
+            if self._our_view and _plain(snapshot, request):
+                denied = (request, verdict) if isinstance(verdict, Deny) else None
+                self._learn_plain(snapshot, denied)
         if request.untrusted is None:
             self._learn_files(snapshot)
 
-    def _learn_plain(self, snapshot: ExecSnapshot) -> None:
+    def _learn_plain(self, snapshot: ExecSnapshot, denied: tuple[ExecRequest, Deny] | None) -> None:
         if len(self._plain) >= _MOST:
             self._plain.clear()
         assert snapshot.program is not None, "it ran"
         which = snapshot.program.identity
         path = os.fsencode(snapshot.file)
         expected = Expected(which[0], which[1], snapshot.argv_executed(), path=path)
-        self._plain[snapshot.file, snapshot.argv] = which, expected
+        self._plain[snapshot.file, snapshot.argv] = _Plain(which, expected, denied)
 
     def _learn_files(self, snapshot: ExecSnapshot) -> None:
         if len(self.files) >= _MOST:

@@ -26,7 +26,7 @@ from codex_multitool.interception.exec_stop import (
 )
 from codex_multitool.interception.hold import Ended, Hold, Refused, Stop, Stopped
 from codex_multitool.interception.listener import Listener, Notification
-from codex_multitool.interception.tracee import AT_EMPTY_PATH, ExecSnapshot
+from codex_multitool.interception.tracee import AT_EMPTY_PATH, ExecSnapshot, Repeated
 
 # include/linux/errno.h: results with which the kernel restarts a call, out of the caller's sight.
 _ERESTARTNOINTR = 513
@@ -90,7 +90,7 @@ def refused(
 def redirect(
     listener: Listener,
     notification: Notification,
-    snapshot: ExecSnapshot,
+    snapshot: ExecSnapshot | Repeated,
     replacement: Replacement,
     hold: Hold | Refused | None = None,
 ) -> Steps[Turned | Refused]:
@@ -230,7 +230,7 @@ def _stops(number: int) -> bool:
 
 
 def _empty_path(
-    architecture: Architecture, notification: Notification, snapshot: ExecSnapshot
+    architecture: Architecture, notification: Notification, snapshot: ExecSnapshot | Repeated
 ) -> int:
     """The address of the NUL that ends the path of an exec."""
     start = notification.arguments[0 if notification.number == architecture.execve else 1]

@@ -148,7 +148,7 @@ class Supervisor:
             self._held[snapshot.tgid].waiting.append(notification)
         elif isinstance(snapshot, Repeated):
             held = self._held[snapshot.tgid] = _Held(notification, snapshot)
-            self._resume(held)
+            self._again(held, snapshot)
         elif snapshot.errno is not None:
             snapshot.close()
             fail(self._listener, notification, snapshot.errno)
@@ -169,6 +169,16 @@ class Supervisor:
                 "prctl(2)), as ssh-agent is: rules cannot judge what nobody may look at"
             )
         fail(self._listener, notification)
+
+    def _again(self, held: _Held, repeated: Repeated) -> None:
+        """The verdict of an exec like one before."""
+        denied = self._precedents.denied(repeated.file, repeated.argv)
+        if denied is None:
+            self._resume(held)
+        else:
+            request, verdict = denied
+            conclude(self._context, request, verdict)
+            self._deny(held, repeated, verdict.reason)
 
     def _judge(self, held: _Held, snapshot: ExecSnapshot) -> None:
         try:
@@ -289,7 +299,7 @@ class Supervisor:
                 )
                 self._finish(held, Turned.DONE)
 
-    def _deny(self, held: _Held, snapshot: ExecSnapshot, reason: str) -> None:
+    def _deny(self, held: _Held, snapshot: ExecSnapshot | Repeated, reason: str) -> None:
         notification = held.notification
         text = os.fsencode(f"Execution denied: {reason}\n")
         valid = partial(self._listener.valid, notification)
@@ -301,7 +311,9 @@ class Supervisor:
             rest = os.fsdecode(text[said:-1])
             self._start(held, self._deny_by_script(held, snapshot, rest))
 
-    def _deny_by_script(self, held: _Held, snapshot: ExecSnapshot, text: str) -> Task[None]:
+    def _deny_by_script(
+        self, held: _Held, snapshot: ExecSnapshot | Repeated, text: str
+    ) -> Task[None]:
         """Let the caller itself say it: it can wait until its stderr takes it."""
         notification = held.notification
         steps: Steps[Outcome]

@@ -77,10 +77,13 @@ def test_only_what_ran_or_was_forbidden_is_remembered(tmp_path: Path) -> None:
         assert precedents.judged(facts) is None
         assert precedents.knows(snapshot.file, snapshot.argv) is None
     for verdict in (Deny("no"), Run()):
-        assert precedents.knows(snapshot.file, snapshot.argv) is None
+        precedents = Precedents(our_view=True)
         precedents.learn(facts, snapshot, request, verdict)
         assert precedents.judged(facts) == (request, verdict)
-    assert precedents.knows(snapshot.file, snapshot.argv) is not None
+        assert precedents.knows(snapshot.file, snapshot.argv) is not None
+        denied = (request, verdict) if isinstance(verdict, Deny) else None
+        assert precedents.denied(snapshot.file, snapshot.argv) == denied
+    assert precedents.denied(snapshot.file, (*snapshot.argv, "more")) is None
 
 
 def test_long_arguments_are_not_kept(tmp_path: Path) -> None:
@@ -101,18 +104,25 @@ def test_few_are_kept(tmp_path: Path) -> None:
     assert kept[-1] == 2999
 
 
-def _kept(
+def _kept(snapshot: ExecSnapshot, **more: Any) -> bool:
+    """Whether such an exec is known by its path and arguments, once it has run or was denied."""
+    ran, denied = (_kept_as(snapshot, verdict, **more) for verdict in (Run(), Deny("no")))
+    assert ran == denied
+    return ran
+
+
+def _kept_as(
     snapshot: ExecSnapshot,
+    verdict: Verdict,
     *,
     our_view: bool = True,
     programs: tuple[str, ...] | None = None,
     untrusted: str | None = None,
 ) -> bool:
-    """Whether such an exec is known by its path and arguments once it has run."""
     precedents = Precedents(our_view=our_view)
     names = programs or (snapshot.file,)
     asked = ExecRequest(names, snapshot.argv, snapshot.cwd, (), untrusted)
-    precedents.learn(facts_of(snapshot), snapshot, asked, Run())
+    precedents.learn(facts_of(snapshot), snapshot, asked, verdict)
     known = precedents.knows(snapshot.file, snapshot.argv)
     assert known in (None, expected(snapshot)._replace(path=os.fsencode(snapshot.file)))
     assert precedents.knows(snapshot.file, (*snapshot.argv, "more")) is None

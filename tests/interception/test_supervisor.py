@@ -65,6 +65,16 @@ def test_what_no_rule_names_runs_and_what_is_forbidden_does_not() -> None:
         assert judging.supervisor.watched == 3
 
 
+@pytest.mark.parametrize("heard", ["", "2>&1 | cat"])
+def test_what_is_forbidden_is_so_again_and_told_each_time(heard: str) -> None:
+    script = f"for n in 1 2 3; do /bin/ls /; echo $?; done {heard}"
+    with no_descriptor_is_left(), Judging(sh(script), FORBID.format("ls")) as judging:
+        status, text = judging.run()
+        assert (status, text.count("Execution denied: "), text.count("\n1\n")) == (0, 3, 3)
+        denied = (os.path.realpath("/bin/ls"), ("/bin/ls", "/"), "deny")
+        assert [it[:3] for it in judging.recorded] == [denied] * 3
+
+
 def test_it_tells_when_no_process_is_left_and_the_loop_sleeps() -> None:
     with Judging(sh(":")) as judging:
         judging.until(lambda: judging.supervisor.ended.is_set)
