@@ -65,6 +65,26 @@ def sleep(seconds: float) -> Task[None]:
     yield Wait(until=time.monotonic() + seconds)
 
 
+def beside(task: Task[T], work: Callable[[], None]) -> Task[T]:
+    """A task, and work that is done as soon as it waits, or has come to its end without."""
+    try:
+        wait = next(task)
+    except StopIteration as end:
+        work()
+        found: T = end.value
+        return found
+    try:
+        work()
+        while True:
+            try:
+                wait = task.send((yield wait))
+            except StopIteration as end:
+                found = end.value
+                return found
+    finally:
+        task.close()
+
+
 class Timer:
     """A call that is due at a time."""
 

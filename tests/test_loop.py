@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from codex_multitool.loop import Event, Loop, Task, Wait, sleep
+from codex_multitool.loop import Event, Loop, Task, Wait, beside, sleep
 
 A_MOMENT = 0.01
 LONG = 30.0
@@ -28,6 +28,40 @@ def test_a_result_is_what_the_task_returns() -> None:
         return 42
 
     assert Loop().result(task()) == 42
+
+
+@pytest.mark.parametrize("waits", [0, 1, 3])
+def test_work_is_done_once_while_a_task_waits(waits: int) -> None:
+    done: list[str] = []
+
+    def task() -> Task[int]:
+        for number in range(waits):
+            done.append(f"waits {number}")
+            assert (yield Wait(until=0.0)) is False
+        done.append("over")
+        return 42
+
+    assert Loop().result(beside(task(), lambda: done.append("work"))) == 42
+    expected = [*(f"waits {number}" for number in range(waits)), "over"]
+    expected.insert(1, "work")
+    assert done == expected
+
+
+def test_a_task_whose_work_fails_is_closed() -> None:
+    closed: list[bool] = []
+
+    def task() -> Task[None]:
+        try:
+            yield Wait(until=0.0)
+        finally:
+            closed.append(True)
+
+    def work() -> None:
+        raise OSError
+
+    with pytest.raises(OSError):  # noqa: PT011 - whatever it is
+        Loop().result(beside(task(), work))
+    assert closed == [True]
 
 
 def test_an_error_of_a_task_is_the_loops() -> None:

@@ -10,17 +10,18 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from errno import EACCES, ETIMEDOUT
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple, Self
 
 from codex_multitool.escalation import caller
 from codex_multitool.escalation.child import Escalated, Outside, start_outside
 from codex_multitool.escalation.context import Context
 from codex_multitool.escalation.decide import ExecRequest
 from codex_multitool.escalation.identity import absolute, exec_request
-from codex_multitool.escalation.watch import Absence
+from codex_multitool.escalation.watch import Absence, Finding
 from codex_multitool.escalation.wire import SuperExecResult
 from codex_multitool.interception import descriptors, relay
 from codex_multitool.interception.exec_stop import Steps, take_hold
@@ -31,7 +32,7 @@ from codex_multitool.interception.redirect import Turned, end, redirect
 from codex_multitool.interception.resolve import AT_FDCWD
 from codex_multitool.interception.stand_in import StandIn, UnavailableError, stand_in
 from codex_multitool.interception.tracee import ExecSnapshot
-from codex_multitool.loop import Task, Wait
+from codex_multitool.loop import Task, Wait, beside
 
 # How long a caller is kept in its exec. A vfork parent sleeps with it, and a signal to it waits.
 _SOON_SECONDS = 0.05
@@ -43,30 +44,16 @@ _FAILURES = (UnavailableError, KernelError, OSError)
 Drive = Callable[[Steps[Any], int], Task[Any]]
 
 
-def escalate(
-    context: Context,
-    listener: Listener,
-    notification: Notification,
-    snapshot: ExecSnapshot,
-    absence: Absence | None,
-    drive: Drive,
-) -> Task[None]:
-    """Run the snapshot outside and see the caller to its end. Always answers the notification.
+class _Prepared(NamedTuple):
+    """What the program takes over from its caller, read once."""
 
-    absence: the program's, if that has begun.
-    """
-    with ExitStack() as stack:
-        if absence is not None:
-            stack.callback(absence.lost)
-        escalation = _Escalation(context, listener, notification, snapshot, absence, drive, stack)
-        try:
-            yield from escalation.run()
-        except _FAILURES as error:
-            yield from escalation.give_up(error)
+    environment: Mapping[str, str]
+    inherited: caller.Inherited
+    taken: descriptors.Taken
 
 
-class _Escalation:
-    """One caller and the program that runs for it. stack: closes what is opened."""
+class Escalation:
+    """One caller and the program that runs for it; `with` closes what is opened."""
 
     def __init__(
         self,
@@ -74,36 +61,72 @@ class _Escalation:
         listener: Listener,
         notification: Notification,
         snapshot: ExecSnapshot,
-        absence: Absence | None,
         drive: Drive,
-        stack: ExitStack,
     ) -> None:
         self._context = context
         self._listener = listener
         self._notification = notification
         self._snapshot = snapshot
-        self._absence = absence
         self._drive = drive
-        self._stack = stack
+        self._stack = ExitStack()
+        self._prepared: _Prepared | Exception | None = None
         self._hold: Hold | None = None
         self._pidfd = -1
 
-    def run(self) -> Task[None]:
-        """Raises UnavailableError, KernelError or OSError while the caller is still unanswered."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def leaving(self, request: ExecRequest) -> Task[Absence | Finding]:
+        """See Watch.leaving_unchanged. Whoever watches may be asked while the caller is read."""
+        held = self._snapshot.tgid if self._listener.killable else None
+        words = request.argv[1:]
+        leaving = self._context.watch.leaving_unchanged(request.workdir, words, held)
+        return beside(leaving, self._prepare)
+
+    def run(self, argv: tuple[str, ...], absence: Absence | None) -> Task[None]:
+        """Run the snapshot outside, and see the caller to its end; always answers it.
+
+        argv: with which the program is called. absence: its own, if that has begun.
+        """
+        if absence is not None:
+            self._stack.callback(absence.lost)
+        try:
+            yield from self._run(argv, absence)
+        except _FAILURES as error:
+            yield from self._give_up(error)
+
+    def _prepare(self) -> None:
+        if self._prepared is None:
+            try:
+                self._prepared = self._read()
+            except _FAILURES as error:
+                self._prepared = error
+
+    def _read(self) -> _Prepared:
         snapshot = self._snapshot
-        environment = _environment(snapshot)
+        environment = _environment(snapshot.envp())
         inherited = caller.inherited(snapshot.tgid, runtime_signals=True)
         numbers = descriptors.inheritable(snapshot.tid)
         taken = descriptors.take(snapshot.tid, numbers, reopen=False)
         self._stack.callback(taken.close)
-        self._pidfd = os.pidfd_open(snapshot.tgid)
-        self._stack.callback(os.close, self._pidfd)
+        return _Prepared(environment, inherited, taken)
+
+    def _run(self, argv: tuple[str, ...], absence: Absence | None) -> Task[None]:
+        """Raises UnavailableError, KernelError or OSError while the caller is still unanswered."""
+        self._prepare()
+        prepared, snapshot = self._prepared, self._snapshot
         if not self._listener.valid(self._notification):
             return
+        if isinstance(prepared, Exception):
+            raise prepared
+        assert prepared is not None, "it has just been made"
         assert snapshot.program is not None, "an exec without a program has an errno"
         stand = None
-        pairs = taken.pairs
-        if taken.missing:
+        pairs = prepared.taken.pairs
+        if prepared.taken.missing:
             stand = self._stand_in(handing=True)
             if not (yield from self._become(stand)):
                 return
@@ -111,21 +134,21 @@ class _Escalation:
         escalated = Escalated(
             program=snapshot.program,
             asked=asked_path(snapshot),
-            argv=snapshot.argv,
+            argv=argv,
             workdir=snapshot.workdir,
-            environment=environment,
+            environment=prepared.environment,
             descriptors=pairs,
-            inherited=inherited,
+            inherited=prepared.inherited,
         )
         if stand is None and self._listener.killable:
             yield from self._keep()
-        outside = yield from start_outside(self._context, escalated, self._absence)
+        outside = yield from start_outside(self._context, escalated, absence)
         try:
             yield from self._see_through(outside, stand)
         finally:
             outside.end()
 
-    def give_up(self, error: Exception) -> Task[None]:
+    def _give_up(self, error: Exception) -> Task[None]:
         """End the caller as one whose program could not be started, and say why."""
         if not self._listener.valid(self._notification):
             return  # it has died meanwhile
@@ -151,7 +174,7 @@ class _Escalation:
             try:
                 stand = self._stand_in(handing=False)
             except _FAILURES as error:
-                yield from self.give_up(error)
+                yield from self._give_up(error)
                 return
             if not (yield from self._become(stand)):
                 return
@@ -190,6 +213,9 @@ class _Escalation:
         return hold
 
     def _stand_in(self, *, handing: bool) -> StandIn:
+        # The caller's: it still waits when it is given something.
+        self._pidfd = os.pidfd_open(self._snapshot.tgid)
+        self._stack.callback(os.close, self._pidfd)
         stand = stand_in(self._listener, self._notification, self._snapshot.tgid, handing=handing)
         self._stack.callback(stand.close)
         return stand
@@ -230,8 +256,10 @@ def request_of(snapshot: ExecSnapshot, context: Context) -> ExecRequest:
     )
 
 
-def _environment(snapshot: ExecSnapshot) -> dict[str, str]:
-    pairs = (variable.partition("=") for variable in snapshot.envp())
+@lru_cache(maxsize=1)
+def _environment(envp: tuple[str, ...]) -> Mapping[str, str]:
+    """By names; the next caller's is mostly the same, and what it came to is known by that."""
+    pairs = (variable.partition("=") for variable in envp)
     return {name: value for name, equals, value in pairs if equals and name}
 
 

@@ -23,7 +23,7 @@ from codex_multitool.escalation.decide import (
 from codex_multitool.escalation.decide import Verdict as Decided
 from codex_multitool.escalation.question import Verdict
 from codex_multitool.interception.descriptors import say
-from codex_multitool.interception.escalate import escalate, request_of
+from codex_multitool.interception.escalate import Escalation, request_of
 from codex_multitool.interception.exec_stop import Resumed, Steps, resume_checked
 from codex_multitool.interception.hold import Refused
 from codex_multitool.interception.incoming import Incoming, fail
@@ -270,33 +270,25 @@ class Supervisor:
             except OSError as error:
                 verdict = unfixed(request, error)
         program = snapshot.program
-        held_still = snapshot.tgid if self._listener.killable else None
-        settled, absence = yield from settle(
-            self._context,
-            request,
-            verdict,
-            of_own_shell=lambda shell: shell.includes(snapshot.tgid),
-            unchanged=lambda: program is not None and program.unchanged(),
-            leaving=lambda: self._context.watch.leaving_unchanged(
-                request.workdir, request.argv[1:], held_still
-            ),
-        )
-        self._traced(snapshot, request, verdict, settled)
+        notification, drive = held.notification, self._incoming.redirect
+        with Escalation(self._context, self._listener, notification, snapshot, drive) as escalation:
+            settled, absence = yield from settle(
+                self._context,
+                request,
+                verdict,
+                of_own_shell=lambda shell: shell.includes(snapshot.tgid),
+                unchanged=lambda: program is not None and program.unchanged(),
+                leaving=lambda: escalation.leaving(request),
+            )
+            self._traced(snapshot, request, verdict, settled)
+            if isinstance(settled, Escalate):
+                yield from escalation.run(settled.called(snapshot.argv), absence)
         match settled:
             case Run():
                 self._resume(held)
             case Deny(reason=reason):
                 self._deny(held, snapshot, reason)
             case Escalate():
-                called = snapshot._replace(argv=settled.called(snapshot.argv))
-                yield from escalate(
-                    self._context,
-                    self._listener,
-                    held.notification,
-                    called,
-                    absence,
-                    self._incoming.redirect,
-                )
                 self._finish(held, Turned.DONE)
 
     def _deny(self, held: _Held, snapshot: ExecSnapshot | Repeated, reason: str) -> None:
