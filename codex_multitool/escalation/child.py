@@ -78,7 +78,7 @@ def _started(
         spawn = Spawn(
             path=os.fsencode(path),
             argv=[os.fsencode(word) for word in escalated.argv],
-            environment={os.fsencode(k): os.fsencode(v) for k, v in environment.items()},
+            environment=environment,
             workdir=workdir,
             descriptors=escalated.descriptors,
             program=None if by_name else executed,

@@ -141,7 +141,7 @@ def _start_listing(
             Spawn(
                 path=os.fsencode(os.readlink(f"/proc/self/fd/{git}")),
                 argv=[b"git", b"config", b"--list", b"--null"],
-                environment={os.fsencode(k): os.fsencode(v) for k, v in environment.items()},
+                environment=environment,
                 workdir=root,
                 descriptors=((output, 1),),
                 program=git,

@@ -3,7 +3,7 @@
 import errno
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from codex_multitool.loop import Event
@@ -33,7 +33,7 @@ class Spawn(NamedTuple):
     """One program to start.
 
     path: absolute; executed by name unless `program`, a descriptor of the very file, is given.
-    script: `program` starts with `#!`. argv, environment: bytes as execve(2) takes them.
+    script: `program` starts with `#!`. argv, environment: as execve(2) takes them.
     workdir: directory descriptor. descriptors: pairs (ours, number in the program); 0 to 2 are
     /dev/null where not named. umask, nice, limits ((kind, soft, hard)...), blocked and ignored
     signals: as the program shall find them.
@@ -41,7 +41,7 @@ class Spawn(NamedTuple):
 
     path: bytes
     argv: list[bytes]
-    environment: dict[bytes, bytes]
+    environment: Mapping[str, str] | Mapping[bytes, bytes]
     workdir: int
     descriptors: Sequence[tuple[int, int]]
     program: int | None = None

@@ -8,8 +8,8 @@ there is a single thread. What cannot be ours even for a moment takes a fork.
 import _signal  # type: ignore[import-not-found]
 import os
 import resource
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 
 from codex_multitool.launcher import forked
 from codex_multitool.launcher.hardening import Limits
@@ -98,8 +98,12 @@ def _vforked(spawn: Spawn, started_with: Limits) -> int:
                 stack.callback(os.set_inheritable, program, False)
         os.fchdir(spawn.workdir)
         stack.callback(os.chdir, "/")
-        for context in (_umask(spawn.umask), _limits(started_with), ignoring(spawn.ignored)):
-            stack.enter_context(context)
+        if spawn.umask != AS_OURS:
+            stack.callback(os.umask, os.umask(spawn.umask))
+        for limit in started_with:
+            _limit(*limit, stack)
+        if spawn.ignored:
+            stack.enter_context(ignoring(spawn.ignored))
         pid = os.posix_spawn(
             path,
             spawn.argv,
@@ -117,26 +121,9 @@ def _vforked(spawn: Spawn, started_with: Limits) -> int:
     return pid
 
 
-@contextmanager
-def _umask(umask: int) -> Iterator[None]:
-    if umask == AS_OURS:
-        yield
-        return
-    before = os.umask(umask)
-    try:
-        yield
-    finally:
-        os.umask(before)
-
-
-@contextmanager
-def _limits(started_with: Limits) -> Iterator[None]:
-    """The soft limits of the server's starter."""
-    before = [(kind, *resource.getrlimit(kind)) for kind, *_ in started_with]
-    try:
-        for kind, soft, hard in started_with:
-            resource.setrlimit(kind, (soft, hard))
-        yield
-    finally:
-        for kind, soft, hard in before:
-            resource.setrlimit(kind, (soft, hard))
+def _limit(kind: int, soft: int, hard: int, stack: ExitStack) -> None:
+    """Have a limit until `stack` is left."""
+    ours = resource.getrlimit(kind)
+    if ours != (soft, hard):
+        stack.callback(resource.setrlimit, kind, ours)
+        resource.setrlimit(kind, (soft, hard))
