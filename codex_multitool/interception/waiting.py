@@ -17,6 +17,8 @@ AT_ONCE_SECONDS = 0.003
 _AGAIN_SECONDS = 0.005  # until a task looks again though nothing was told
 _REAP_SECONDS = 0.01  # until it is looked whether a child ended just when a thread stopped
 _CHILD = frozenset({signal.SIGCHLD})  # tells a tracer of a stop: ptrace(2)
+# Of what did not end: an exec stop, and one that was asked for by PTRACE_INTERRUPT.
+STOPS = frozenset({os.CLD_TRAPPED, os.CLD_STOPPED})
 
 T = TypeVar("T")
 
@@ -53,10 +55,16 @@ class Children:
         found = signal.sigtimedwait(_CHILD, seconds)
         if found is None:
             return
-        if found.si_code != os.CLD_TRAPPED:
+        if found.si_code in STOPS:
+            self.stopped()
+        else:
             self.tell()
-            return
-        # One may stand for many, signal(7), but hardly ever does; every exec comes by here.
+
+    def stopped(self) -> None:
+        """A SIGCHLD was taken that tells of a stop.
+
+        One may stand for many, signal(7), but hardly ever does; every exec comes by here.
+        """
         self.wake()
         self.again()
 

@@ -10,7 +10,7 @@ import signal
 import socket
 from typing import Any
 
-from codex_multitool.interception.waiting import Children
+from codex_multitool.interception.waiting import STOPS, Children
 from codex_multitool.keeper import protocol
 from codex_multitool.keeper.command import Command
 from codex_multitool.keeper.front import Front
@@ -103,8 +103,10 @@ class Keeper:
             self._command.end(gently=False)
 
     def _child(self, _: int) -> None:
-        self._signals.take()
-        self._children.tell()
+        if STOPS.issuperset(self._signals.take()):
+            self._children.stopped()
+        else:
+            self._children.tell()
 
     def _reap(self) -> None:
         left, more = self._processes.reap()

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterable
 
 _INFO_BYTES = 128  # sizeof(struct signalfd_siginfo)
+_CODE_AT = 8  # ssi_code
 _MOST = 64  # more than there are
 _SET_BYTES = 128  # sizeof(sigset_t) of glibc and musl
 _FLAGS = os.O_CLOEXEC | os.O_NONBLOCK  # SFD_CLOEXEC, SFD_NONBLOCK
@@ -27,11 +28,12 @@ class Signals:
         self.descriptor = int(descriptor)
 
     def take(self) -> list[int]:
-        """The numbers of those that came."""
+        """The si_code of those that came, sigaction(2)."""
         try:
             found = os.read(self.descriptor, _INFO_BYTES * _MOST)
         except BlockingIOError:
             return []
         return [
-            int.from_bytes(found[at : at + 4], "little") for at in range(0, len(found), _INFO_BYTES)
+            int.from_bytes(found[at : at + 4], "little")
+            for at in range(_CODE_AT, len(found), _INFO_BYTES)
         ]

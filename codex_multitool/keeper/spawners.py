@@ -5,7 +5,6 @@ import resource
 import signal
 import socket
 import struct
-from collections import OrderedDict
 from collections.abc import Collection, Sequence
 
 from codex_multitool.escalation import wire
@@ -165,7 +164,7 @@ class Spawners:
     def __init__(self, settings: Settings, started_with: Limits) -> None:
         self._settings = settings
         self._started_with = started_with
-        self._kept: OrderedDict[object, Spawner] = OrderedDict()
+        self._kept: dict[object, Spawner] = {}  # the last one used is last
 
     def kept(self) -> set[int]:
         """The process ids of those that are there for the next command."""
@@ -210,9 +209,9 @@ class Spawners:
                 key = object()  # a root was replaced meanwhile: who knows which one it has
             self._kept[key] = found
             if len(self._kept) > _MOST:
-                self._kept.popitem(last=False)[1].close()
+                self._kept.pop(next(iter(self._kept))).close()
         else:
-            self._kept.move_to_end(key)
+            self._kept[key] = self._kept.pop(key)
         return found
 
     def close(self) -> None:
