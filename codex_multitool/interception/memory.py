@@ -23,6 +23,7 @@ _POINTER = 8
 _FEW_POINTERS = struct.Struct(f"={_FEW}Q")
 _HIGHEST = 1 << 56  # above any user address; a tag in the top byte (aarch64) is not part of it
 _START = (_HIGHEST - 1) & -_PAGE  # of a page, of an address
+_WITHIN = _PAGE - 1
 
 
 class Memory:
@@ -58,19 +59,21 @@ class Memory:
         """A vector of strings, argv or envp; OSError EFAULT, E2BIG."""
         strings = []
         pointers = self._pointers(address)
+        pages, room = self._pages, self._room
         for number, pointer in enumerate(pointers):
             # The usual string lies within a page that has been read, and most calls are for those.
-            start, offset = pointer & _START, pointer & (_PAGE - 1)
-            page = self._pages.get(start)
+            start, offset = pointer & _START, pointer & _WITHIN
+            page = pages.get(start)
             if page is None:
                 self.ahead(pointers[number : number + MOST_PIECES])
-                page = self._pages.get(start, b"")
+                page = pages.get(start, b"")
             end = page.find(b"\0", offset)
             string = page[offset:end] if end >= 0 else self._string(pointer, MAX_ARG_STRLEN, E2BIG)
             strings.append(string)
-            self._room -= len(string) + 1 + _POINTER
-            if self._room < 0:
+            room -= len(string) + 1 + _POINTER
+            if room < 0:
                 raise OSError(E2BIG, os.strerror(E2BIG))
+        self._room = room
         # One decoding for all: they may be many, and hold no NUL.
         joined = os.fsdecode(b"\0".join(strings))
         return tuple(joined.split("\0")) if strings else ()

@@ -38,6 +38,7 @@ class Precedents:
     def __init__(self, *, our_view: bool) -> None:
         self.files: dict[tuple[Identity, str], tuple[Kind, Interpreter | None]] = {}
         self._judged: dict[Facts, tuple[ExecRequest, Verdict]] = {}
+        self._decided: dict[ExecRequest, Verdict] = {}
         self._our_view = our_view
         self._plain: dict[tuple[str, tuple[str, ...]], _Plain] = {}
 
@@ -63,6 +64,10 @@ class Precedents:
         """The request and the verdict, Run without a note or Deny, of an exec with these facts."""
         return self._judged.get(facts)
 
+    def decided(self, request: ExecRequest) -> Verdict | None:
+        """What `decide` said of the same request."""
+        return self._decided.get(request)
+
     def learn(
         self, facts: Facts, snapshot: ExecSnapshot, request: ExecRequest, verdict: Verdict
     ) -> None:
@@ -73,13 +78,19 @@ class Precedents:
         outside what else would run inside.
         """
         runs = verdict == _RUN
-        if (runs or isinstance(verdict, Deny)) and snapshot.loaded is None and _short(snapshot):
+        if snapshot.loaded is not None or not _short(snapshot):
+            pass
+        elif runs or isinstance(verdict, Deny):
             if len(self._judged) >= _MOST:
                 self._judged.clear()
             self._judged[facts] = request, verdict
             if self._our_view and _plain(snapshot, request):
                 denied = (request, verdict) if isinstance(verdict, Deny) else None
                 self._learn_plain(snapshot, denied)
+        else:
+            if len(self._decided) >= _MOST:
+                self._decided.clear()
+            self._decided[request] = verdict
         if request.untrusted is None:
             self._learn_files(snapshot)
 

@@ -211,6 +211,9 @@ class Supervisor:
         if before is not None:
             return before
         request = request_of(snapshot, self._context)
+        verdict = self._precedents.decided(request)
+        if verdict is not None:
+            return request, verdict
         verdict = decide(self._context.judgement, request)
         self._precedents.learn(facts, snapshot, request, verdict)
         return request, verdict

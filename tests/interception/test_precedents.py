@@ -76,6 +76,8 @@ def test_only_what_ran_or_was_forbidden_is_remembered(tmp_path: Path) -> None:
         precedents.learn(facts, snapshot, request, verdict)
         assert precedents.judged(facts) is None
         assert precedents.knows(snapshot.file, snapshot.argv) is None
+        assert precedents.decided(request) == verdict
+        assert precedents.decided(request._replace(untrusted="it can be written")) is None
     for verdict in (Deny("no"), Run()):
         precedents = Precedents(our_view=True)
         precedents.learn(facts, snapshot, request, verdict)
@@ -92,6 +94,8 @@ def test_long_arguments_are_not_kept(tmp_path: Path) -> None:
         precedents = Precedents(our_view=False)
         precedents.learn(facts, snapshot, _request(snapshot), Run())
         assert precedents.judged(facts) is None
+        precedents.learn(facts, snapshot, _request(snapshot), Escalate("rule"))
+        assert precedents.decided(_request(snapshot)) is None
 
 
 def test_few_are_kept(tmp_path: Path) -> None:
@@ -102,6 +106,12 @@ def test_few_are_kept(tmp_path: Path) -> None:
     kept = [number for number in range(3000) if precedents.judged((number,)) is not None]
     assert 0 < len(kept) <= 1024
     assert kept[-1] == 2999
+    requests = [_request(snapshot, str(number)) for number in range(3000)]
+    for request in requests:
+        precedents.learn((), snapshot, request, Escalate("rule"))
+    decided = [request for request in requests if precedents.decided(request) is not None]
+    assert 0 < len(decided) <= 1024
+    assert decided[-1] == requests[-1]
 
 
 def _kept(snapshot: ExecSnapshot, **more: Any) -> bool:
