@@ -1,5 +1,6 @@
 # Every target sets up what it needs first, and does nothing that is done already.
-# PYTHON=... names the interpreter (3.11 or newer); otherwise it is that of .venv, or the first fit one.
+# PYTHON=... names the interpreter (3.11 or newer); otherwise it is that of .venv, the distribution's, or the
+# first fit one in PATH.
 # TESTS='tests/cli -x' are what `make test` is to run, and options of pytest.
 # WORKERS=0 runs them one after the other; otherwise as many at a time as there are processors.
 # BENCH='--quick --only start' are options of `make bench`; `make bench BENCH=--help` tells them.

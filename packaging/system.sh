@@ -1,7 +1,7 @@
 #!/bin/sh
 # What the machine itself must offer, and what .venv was made of.
 #
-#   system.sh python          print the interpreter to use: $PYTHON, or the first fit one found
+#   system.sh python          print the interpreter to use: $PYTHON, the distribution's, or the first fit one found
 #   system.sh install [WHAT]  install what is missing when apt-get and root are at hand; otherwise name all
 #                             of it and fail. Silent when nothing is missing. WHAT: `shells`, with what
 #                             building the patched shells takes; `tests`, with that and what the tests
@@ -13,6 +13,9 @@
 set -eu
 
 candidates='python3 python3.14 python3.13 python3.12 python3.11'
+# The distribution's, where nothing has to be installed for it, goes before another in PATH: every user
+# can read it, it is kept up to date, and it is built for speed, which those that users build mostly are not.
+distribution=${DISTRIBUTION_PYTHON:-/usr/bin/python3}
 
 # Prints the version and what is missing; 0 if it fits, or will with packages of apt's.
 survey='
@@ -30,6 +33,10 @@ sys.exit(sys.version_info < (3, 11) or bool(lacks and ours))
 has() { command -v "$1" >/dev/null; }
 
 find_python() {
+    if [ -z "${PYTHON:-}" ] && found=$("$distribution" -IS -c "$survey" 2>/dev/null) && [ "$found" = "${found% without*}" ]; then
+        echo "$distribution"
+        return
+    fi
     for candidate in ${PYTHON:-$candidates}; do
         if has "$candidate" && "$candidate" -IS -c "$survey" >/dev/null 2>&1; then
             command -v "$candidate"

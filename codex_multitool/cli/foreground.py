@@ -14,7 +14,7 @@ from codex_multitool.escalation.guard import Guard
 from codex_multitool.escalation.local_watch import LocalWatch
 from codex_multitool.escalation.question import Verdict
 from codex_multitool.interception.rights import send
-from codex_multitool.keeper import protocol
+from codex_multitool.keeper import frames, protocol
 from codex_multitool.keeper.outcome import Outcome
 from codex_multitool.keeper.output import Output
 from codex_multitool.keeper.watch_service import WatchService
@@ -51,7 +51,7 @@ def hired(zygote: socket.socket, settings: Settings) -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with theirs:
         try:
-            zygote.sendall(protocol.encode(protocol.Begin(settings)))
+            zygote.sendall(frames.encode(protocol.Begin(settings)))
             _send(zygote, protocol.Grow(), theirs.fileno())
         except OSError as error:
             ours.close()
@@ -60,7 +60,7 @@ def hired(zygote: socket.socket, settings: Settings) -> socket.socket:
 
 
 def _send(connection: socket.socket, message: protocol.Message, *descriptors: int) -> None:
-    data = protocol.encode(message)
+    data = frames.encode(message)
     connection.sendall(memoryview(data)[send(connection, data, descriptors) :])
 
 
@@ -80,7 +80,7 @@ class Foreground:
         self._human = human
         self._record = record
         self._loop = Loop()
-        self._decoder = protocol.Decoder()
+        self._decoder = frames.Decoder()
         self._tasks: dict[int, Running] = {}  # by the number of what is to be answered
         self._over = Event()
         self._refusal: str | None = None
@@ -221,7 +221,7 @@ class Foreground:
 
     def _say(self, message: protocol.Message) -> None:
         try:
-            self._keeper.sendall(protocol.encode(message))
+            self._keeper.sendall(frames.encode(message))
         except OSError:
             pass  # it has gone; the loop sees that too
 

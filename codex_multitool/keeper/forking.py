@@ -7,7 +7,7 @@ import socket
 import time
 
 from codex_multitool.interception.rights import receive
-from codex_multitool.keeper import keeper, protocol
+from codex_multitool.keeper import frames, keeper, protocol
 from codex_multitool.keeper.zygote import close_all_but, run_service
 from codex_multitool.launcher import tree
 from codex_multitool.launcher.hardening import Limits
@@ -48,7 +48,7 @@ class Zygote:
     def __init__(self, control: socket.socket, started_with: Limits) -> None:
         self._control = control
         self._started_with = started_with
-        self._decoder = protocol.Decoder()
+        self._decoder = frames.Decoder()
         self._sockets: list[int] = []
         self._begin: protocol.Begin | None = None
         self._keepers: set[int] = set()
@@ -136,7 +136,7 @@ class Zygote:
 def _refuse(fd: int, error: OSError) -> None:
     """Tell the front that there will be no keeper at the other end of `fd`, and close it."""
     text = f"{NO_PROCESS}: {error.strerror}"
-    refusal = protocol.encode(protocol.Refused(text, error.errno or 0))
+    refusal = frames.encode(protocol.Refused(text, error.errno or 0))
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=fd) as connection:
         try:
             connection.send(refusal, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from codex_multitool.interception.rights import receive
-from codex_multitool.keeper import protocol
+from codex_multitool.keeper import frames, protocol
 from codex_multitool.loop import Event, Loop, Task, Wait
 
 _CHUNK = 1 << 16
@@ -40,7 +40,7 @@ class Front:
         self._loop = loop
         self._obey = obey
         self._gone = gone
-        self._decoder = protocol.Decoder()
+        self._decoder = frames.Decoder()
         self._descriptors: list[list[int]] = []
         self._open: dict[int, _Open] = {}
         self._numbers = 0
@@ -49,7 +49,7 @@ class Front:
     def tell(self, *messages: protocol.Message) -> None:
         """Say something."""
         try:
-            self._connection.sendall(b"".join(map(protocol.encode, messages)))
+            self._connection.sendall(b"".join(map(frames.encode, messages)))
         except OSError:
             pass  # it has gone; the loop sees that too
 

@@ -9,8 +9,6 @@ that has a number. A keeper says `Hello` once; of each order `Refused`, or else 
 `Over`; between them, whatever it needs to know or has to tell.
 """
 
-import pickle
-import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +17,6 @@ from codex_multitool.keeper.outcome import Outcome
 from codex_multitool.running.settings import Settings
 from codex_multitool.sandbox.policy import SandboxPolicy
 
-HEADER = struct.Struct("<I")
 MAX_DESCRIPTORS = 4
 
 
@@ -246,31 +243,3 @@ class Over(NamedTuple):
 
 
 Message = tuple[Any, ...]
-
-
-def encode(message: Message) -> bytes:
-    """A message as it goes over the stream."""
-    payload = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-    return HEADER.pack(len(payload)) + payload
-
-
-class Decoder:
-    """Cuts a byte stream into messages."""
-
-    __slots__ = ("_buffer",)
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes) -> list[Any]:
-        """The messages completed by `data`, in order."""
-        self._buffer += data
-        messages = []
-        while len(self._buffer) >= HEADER.size:
-            (length,) = HEADER.unpack_from(self._buffer)
-            end = HEADER.size + length
-            if len(self._buffer) < end:
-                break
-            messages.append(pickle.loads(memoryview(self._buffer)[HEADER.size : end]))
-            del self._buffer[:end]
-        return messages

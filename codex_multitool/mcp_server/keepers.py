@@ -14,9 +14,9 @@ from typing import Any
 import trio
 
 from codex_multitool.interception.rights import send
+from codex_multitool.keeper.frames import Decoder, encode
 from codex_multitool.keeper.protocol import (
     Begin,
-    Decoder,
     Grow,
     Hello,
     Message,
@@ -24,7 +24,6 @@ from codex_multitool.keeper.protocol import (
     Prepare,
     Refused,
     Sandbox,
-    encode,
 )
 from codex_multitool.launcher.spawn import NO_PROCESS
 from codex_multitool.running.settings import Settings

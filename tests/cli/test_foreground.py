@@ -18,7 +18,7 @@ from codex_multitool.escalation.judgement import Judgement
 from codex_multitool.escalation.question import Question, Verdict
 from codex_multitool.execpolicy.rules import Policy
 from codex_multitool.interception.rights import receive
-from codex_multitool.keeper import protocol
+from codex_multitool.keeper import frames, protocol
 from codex_multitool.keeper.outcome import Decision, Outcome
 from codex_multitool.keeper.output import Output
 from codex_multitool.loop import Event, Task, Wait
@@ -76,7 +76,7 @@ class Played:
 
     def __init__(self, played: Callable[["Played"], None], *, traced: bool = False) -> None:
         self._ours, self._socket = socket.socketpair()
-        self._decoder = protocol.Decoder()
+        self._decoder = frames.Decoder()
         self._heard: list[Any] = []
         self._played = played
         self.descriptors: list[int] = []
@@ -109,7 +109,7 @@ class Played:
                 os.close(descriptor)
 
     def say(self, *messages: protocol.Message) -> None:
-        self._socket.sendall(b"".join(map(protocol.encode, messages)))
+        self._socket.sendall(b"".join(map(frames.encode, messages)))
 
     def hear(self) -> Any:
         """The next message."""
@@ -266,7 +266,7 @@ def test_others_are_the_commands_to_act_on(number: int) -> None:
 def test_a_keeper_that_could_not_be_had_is_heard_before_it_is_asked() -> None:
     ours, theirs = socket.socketpair()
     with theirs:
-        theirs.sendall(protocol.encode(protocol.Refused("no process can be started")))
+        theirs.sendall(frames.encode(protocol.Refused("no process can be started")))
     with ours, pytest.raises(NotRunError, match="no process can be started"):
         front(ours).run()
 

@@ -24,7 +24,7 @@ from codex_multitool.config.limits import Limits
 from codex_multitool.escalation.judgement import Judgement
 from codex_multitool.execpolicy.rules import Policy
 from codex_multitool.interception.rights import receive, send
-from codex_multitool.keeper import forking, protocol, zygote
+from codex_multitool.keeper import forking, frames, protocol, zygote
 from codex_multitool.keeper.outcome import Outcome
 from codex_multitool.launcher.hardening import harden
 from codex_multitool.running.settings import Environments, Settings
@@ -96,7 +96,7 @@ class Keeper:
 
     def __init__(self, connection: socket.socket, house: House) -> None:
         self._connection = connection
-        self._decoder = protocol.Decoder()
+        self._decoder = frames.Decoder()
         self._queue: list[Any] = []
         self.mark = house.mark
         self.uid = house.uid
@@ -113,7 +113,7 @@ class Keeper:
 
     def tell(self, message: protocol.Message, *descriptors: int) -> None:
         """Say something."""
-        data = protocol.encode(message)
+        data = frames.encode(message)
         sent = send(self._connection, data, descriptors)
         self._connection.sendall(data[sent:])
 
@@ -244,9 +244,9 @@ class House:
     def keeper(self, **more: Any) -> Keeper:
         """One more keeper. more: of its settings."""
         wanted = settings(dict(self.environment), **more)
-        self._control.sendall(protocol.encode(protocol.Begin(wanted)))
+        self._control.sendall(frames.encode(protocol.Begin(wanted)))
         ours, theirs = socket.socketpair()
-        grow = protocol.encode(protocol.Grow())
+        grow = frames.encode(protocol.Grow())
         try:
             with theirs:
                 assert send(self._control, grow, [theirs.fileno()]) == len(grow)

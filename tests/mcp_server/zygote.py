@@ -11,16 +11,15 @@ import trio.testing
 from codex_multitool.escalation.judgement import Judgement
 from codex_multitool.execpolicy.parser import parse
 from codex_multitool.interception.rights import receive
+from codex_multitool.keeper.frames import Decoder, encode
 from codex_multitool.keeper.protocol import (
     Begin,
-    Decoder,
     Grow,
     Hello,
     Message,
     Order,
     Refused,
     Sandbox,
-    encode,
 )
 from codex_multitool.mcp_server.keepers import Keeper, Keepers
 from codex_multitool.running.settings import Environments, Settings

@@ -21,7 +21,7 @@ def system(
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["/bin/sh", SCRIPT, *words],
-        env={"PATH": os.fspath(path), **variables},
+        env={"PATH": os.fspath(path), "DISTRIBUTION_PYTHON": "none", **variables},
         cwd=cwd,
         capture_output=True,
         text=True,
@@ -72,6 +72,30 @@ class TestPython:
         expected = interpreter(bare, "python3")
         interpreter(bare, "python3.12")
         assert system("python", path=bare).stdout == f"{expected}\n"
+
+    def test_the_distributions_goes_before_another_in_the_path(self, bare: Path) -> None:
+        interpreter(bare, "python3")
+        program(bare, "distribution", 'echo "3.11.2"')
+        expected = str(bare / "distribution")
+        told = system("python", path=bare, DISTRIBUTION_PYTHON=expected)
+        assert told.stdout == f"{expected}\n"
+
+    @pytest.mark.parametrize("said", ['echo "3.9.2"; exit 1', 'echo "3.12.1 without venv"'])
+    def test_the_distributions_is_not_taken_that_is_old_or_lacks_something(
+        self, bare: Path, said: str
+    ) -> None:
+        expected = interpreter(bare, "python3")
+        program(bare, "distribution", said)
+        told = system("python", path=bare, DISTRIBUTION_PYTHON=str(bare / "distribution"))
+        assert told.stdout == f"{expected}\n"
+
+    def test_the_one_named_goes_before_the_distributions(self, bare: Path) -> None:
+        expected = interpreter(bare, "python3.12")
+        program(bare, "distribution", 'echo "3.11.2"')
+        told = system(
+            "python", path=bare, PYTHON="python3.12", DISTRIBUTION_PYTHON=str(bare / "distribution")
+        )
+        assert told.stdout == f"{expected}\n"
 
     def test_python3_that_is_too_old_is_passed_over(self, bare: Path) -> None:
         old_interpreter(bare, "python3")
