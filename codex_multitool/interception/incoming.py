@@ -77,6 +77,7 @@ class Incoming:
                 break
             while self._received:
                 fail(self._listener, self._received.popleft(), errno.ENOSYS)
+        self._deal = _nobody  # who knows us; a ring would stay in memory
 
     def _receive(self, events: int) -> None:
         """A handler that runs before makes the caller's execve fail with EINTR, after it waits."""
@@ -109,6 +110,10 @@ class Incoming:
         except BaseException:
             fail(self._listener, notification)  # nobody else will answer it
             raise
+
+
+def _nobody(_: Notification) -> None:
+    raise AssertionError("nobody deals with what comes any more")
 
 
 def fail(listener: Listener, notification: Notification, number: int = errno.EACCES) -> None:

@@ -141,7 +141,10 @@ class Command:
             raise NotStartedError("the process that starts commands was ended, twice")
         if shell.failure is not None:
             yield from self._cleared()
-            raise shell.failure
+            try:
+                raise shell.failure
+            finally:
+                del shell  # or the error, whose traceback has this frame, would keep itself
 
     def _open(self) -> None:
         order = self._order

@@ -50,7 +50,7 @@ class Judging:
         self.descriptors: list[tuple[int, int]] = []
         context = self._context()
         listener = spawner.listener
-        self._way: _ByKernel | _ByWrapper
+        self._way: _ByKernel | _ByWrapper | None
         if listener is None:
             self._way = _ByWrapper(means, context)
             self.descriptors.append((self._way.theirs.fileno(), SOCKET_NUMBER))
@@ -67,11 +67,14 @@ class Judging:
 
     def handed_over(self) -> None:
         """The shell has its end of what it gets: drop ours of it."""
-        self._way.handed_over()
+        if self._way is not None:
+            self._way.handed_over()
 
     def close(self) -> None:
         """Judge no more."""
-        self._way.close()
+        if self._way is not None:
+            self._way.close()
+            self._way = None  # it knows us; a ring would stay in memory
         if self._exits is not None:
             self._exits.close()
 
@@ -154,6 +157,7 @@ class _ByKernel:
     def close(self) -> None:
         """The listener goes on to serve the next command."""
         self._forget()
+        self._supervisor.ended.forget(self._forget)
         self._supervisor.close()
 
     def _forget(self) -> None:
