@@ -157,7 +157,7 @@ class Command:
             raise _NoWorkdirError(text, error.errno or 0) from None
         self._opened.callback(os.close, self._workdir)
         if order.size is not None:
-            self._pipes = Pipes(self._means.loop, self._capture.feed)
+            self._pipes = Pipes(self._means.arrivals, self._capture.feed)
             self._descriptors = self._pipes.write_ends()
 
     def _ask(self, spawner: Spawner) -> Shell:

@@ -15,6 +15,7 @@ from codex_multitool.keeper import protocol
 from codex_multitool.keeper.command import Command
 from codex_multitool.keeper.front import Front
 from codex_multitool.keeper.means import Means, surroundings
+from codex_multitool.keeper.pipes import Arrivals
 from codex_multitool.keeper.processes import Processes
 from codex_multitool.keeper.signals import Signals
 from codex_multitool.keeper.spawners import Spawners
@@ -50,6 +51,7 @@ class Keeper:
         loop.watch(self._signals.descriptor, self._child)
         self._means = Means(
             loop,
+            Arrivals(loop),
             self._front,
             settings,
             surroundings(settings.environments),

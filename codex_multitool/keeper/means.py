@@ -5,6 +5,7 @@ from typing import NamedTuple
 from codex_multitool.escalation.surroundings import Surroundings
 from codex_multitool.interception.waiting import Children
 from codex_multitool.keeper.front import Front
+from codex_multitool.keeper.pipes import Arrivals
 from codex_multitool.keeper.processes import Processes
 from codex_multitool.keeper.spawners import Spawners
 from codex_multitool.launcher.start import Starter
@@ -16,6 +17,7 @@ class Means(NamedTuple):
     """All of it."""
 
     loop: Loop
+    arrivals: Arrivals
     front: Front
     settings: Settings
     surroundings: Surroundings

@@ -14,6 +14,33 @@ _READS_AT_ONCE = 16  # then others have their turn
 _STREAMS = (STDOUT, STDERR)
 
 
+class Arrivals:
+    """Tells of pipes in the order in which something arrived in them: epoll(7). One per keeper."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._poll = select.epoll()
+        self._calls: dict[int, Callable[[], None]] = {}
+        loop.watch(self._poll.fileno(), self._tell)
+
+    def watch(self, reader: int, call: Callable[[], None]) -> None:
+        """Call this whenever the pipe can be read. Before anything is written: what is ready when
+        it is registered has lost its turn.
+        """
+        self._poll.register(reader, select.EPOLLIN)
+        self._calls[reader] = call
+
+    def close(self, reader: int) -> None:
+        """Close a pipe that is watched, of which there is no other descriptor."""
+        del self._calls[reader]
+        os.close(reader)  # the end of its registration, too
+
+    def _tell(self, _: int) -> None:
+        for reader, _ in self._poll.poll(0):
+            call = self._calls.get(reader)
+            if call is not None:
+                call()
+
+
 class Pipes:
     """stdout and stderr of a command. feed: takes what comes, until `detach`. ended: both have.
 
@@ -21,39 +48,32 @@ class Pipes:
     job neither blocks on a full pipe nor dies of a closed one.
     """
 
-    def __init__(self, loop: Loop, feed: Callable[[int, bytes], None]) -> None:
-        self._loop = loop
+    def __init__(self, arrivals: Arrivals, feed: Callable[[int, bytes], None]) -> None:
+        self._arrivals = arrivals
         self._feed: Callable[[int, bytes], None] | None = feed
-        self._readers: list[int] = []
+        self._readers: dict[int, int] = {}  # by stream
         self._writers: list[int] = []
-        self._unended = len(_STREAMS)
         self._widened = [False, False]
         self.ended = Event()
-        # Before anything is written: what is ready when it is registered has lost its turn.
-        self._poll = select.epoll()
         try:
-            for _ in _STREAMS:
-                self._open()
+            for stream in _STREAMS:
+                self._open(stream)
         except OSError:
             self.close()
             raise
-        loop.watch(self._poll.fileno(), self._read)
 
-    def _open(self) -> None:
+    def _open(self, stream: int) -> None:
         reader, writer = os.pipe2(os.O_CLOEXEC)
-        self._readers.append(reader)
         self._writers.append(writer)
         os.set_blocking(reader, False)
-        self._poll.register(reader, select.EPOLLIN)
+        self._arrivals.watch(reader, lambda: self._read(stream))
+        self._readers[stream] = reader
 
     def close(self) -> None:
         """Close what is open of it."""
-        if not self._poll.closed:
-            self._loop.forget(self._poll.fileno())
-            self._poll.close()
         self.close_write_ends()
         while self._readers:
-            os.close(self._readers.pop())
+            self._arrivals.close(self._readers.popitem()[1])
 
     def write_ends(self) -> list[tuple[int, int]]:
         """The ends for the command: pairs (descriptor, its number there)."""
@@ -66,29 +86,21 @@ class Pipes:
 
     def detach(self) -> None:
         """Take what is written by now; what comes later is nobody's."""
-        for stream in _STREAMS:
+        for stream in tuple(self._readers):
             taken = 0
             while taken < _PIPE_BYTES and (count := self._take(stream)):
                 taken += count
         self._feed = None
 
-    def _read(self, _: int) -> None:
-        # The ready list is in the order in which they became ready: epoll(7).
-        for reader, _ in self._poll.poll(0):
-            if self._take_some(self._readers.index(reader)):
-                self._poll.unregister(reader)
-                self._unended -= 1
-        if not self._unended:
-            self._loop.forget(self._poll.fileno())
-            self.ended.set()
-
-    def _take_some(self, stream: int) -> bool:
-        """Whether the stream has ended."""
+    def _read(self, stream: int) -> None:
         for _ in range(_READS_AT_ONCE):
             count = self._take(stream)
-            if not count:
-                return count == 0
-        return False
+            if count != _CHUNK:  # it is empty, or it will be told of again
+                break
+        if count == 0:
+            self._arrivals.close(self._readers.pop(stream))
+            if not self._readers:
+                self.ended.set()
 
     def _take(self, stream: int) -> int | None:
         """Bytes taken now: 0 at the end of the stream, None when there is nothing to read yet."""

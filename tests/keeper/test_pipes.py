@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from codex_multitool.keeper.output import Capture
-from codex_multitool.keeper.pipes import Pipes
+from codex_multitool.keeper.pipes import Arrivals, Pipes
 from codex_multitool.loop import Loop, Task, Wait
 from tests.executables import ROOT
 
@@ -19,7 +19,7 @@ SETTLED = 0.01  # seconds in which a loop with nothing else to do has read what 
 def piped(scenario: Scenario) -> Capture:
     """Run a scenario that writes into both pipes while they are read; it closes what it writes."""
     capture, loop = Capture(), Loop()
-    pipes = Pipes(loop, capture.feed)
+    pipes = Pipes(Arrivals(loop), capture.feed)
     stdout, stderr = (os.dup(fd) for fd, _ in pipes.write_ends())
     pipes.close_write_ends()
     try:
@@ -91,7 +91,7 @@ def test_detaching_ends_though_somebody_writes_for_ever() -> None:
 
 
 def test_the_command_gets_them_as_1_and_2() -> None:
-    pipes = Pipes(Loop(), Capture().feed)
+    pipes = Pipes(Arrivals(Loop()), Capture().feed)
     (_, first), (_, second) = pipes.write_ends()
     pipes.close()
     assert (first, second) == (1, 2)
@@ -100,14 +100,14 @@ def test_the_command_gets_them_as_1_and_2() -> None:
 OUT_OF_DESCRIPTORS = f"""
 import os, resource, sys
 sys.path.insert(0, {str(ROOT)!r})
-from codex_multitool.keeper.pipes import Pipes
+from codex_multitool.keeper.pipes import Arrivals, Pipes
 from codex_multitool.loop import Loop
-loop = Loop()
+arrivals = Arrivals(Loop())
 before = len(os.listdir("/proc/self/fd"))
-# Room for what polls and for one pipe; `before` counts the listing too.
-resource.setrlimit(resource.RLIMIT_NOFILE, (before + 2, before + 2))
+# Room for one pipe; `before` counts the listing too.
+resource.setrlimit(resource.RLIMIT_NOFILE, (before + 1, before + 1))
 try:
-    Pipes(loop, lambda *_: None)
+    Pipes(arrivals, lambda *_: None)
     print("opened")
 except OSError as error:
     print(error.strerror, len(os.listdir("/proc/self/fd")) - before)
