@@ -10,7 +10,7 @@ its outcome. One thread drives them all, see `hold`. Closing one early kills.
 
 import enum
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import NamedTuple, TypeVar
 
 from codex_multitool.interception.hold import Ended, Hold, Refused, Stop, Stopped, seize
@@ -39,7 +39,7 @@ class Resumed(enum.Enum):
 
 
 class Expected(NamedTuple):
-    """The program judged. argv: as the new program will find it.
+    """The program judged. command_line: the arguments that it will find, see command_line().
 
     unseen: the file may be executed but not read, so its process does not show which it runs.
     path: the path executed, where it leads every caller to this file, no script, and nobody in
@@ -48,14 +48,14 @@ class Expected(NamedTuple):
 
     device: int
     inode: int
-    argv: tuple[str, ...]
+    command_line: bytes
     unseen: bool = False
     path: bytes | None = None
 
-    @property
-    def command_line(self) -> bytes:
-        """The arguments as in /proc. They have no NUL inside, so joined by it they say all."""
-        return os.fsencode("\0".join(self.argv)) + b"\0" if self.argv else b""
+
+def command_line(argv: Sequence[str]) -> bytes:
+    """Arguments as in /proc. They have no NUL inside, so each ended by one they say all."""
+    return os.fsencode("\0".join(argv)) + b"\0" if argv else b""
 
 
 def resume_checked(
@@ -68,7 +68,7 @@ def resume_checked(
     hold = yield from take_hold(notification.tid, tgid)
     if isinstance(hold, Refused):
         return hold if listener.valid(notification) else Resumed.GONE
-    with killing(hold):
+    with hold:
         # If the exec fails, the interrupt stops the caller before its next instruction. A wait
         # that is not killable would be broken off by it.
         if listener.killable:
@@ -139,7 +139,7 @@ def _by_path(tid: int, expected: Expected) -> bool:
     process ends. So the usual exec is known without one.
     """
     path = expected.path
-    if path is None or not executed_as(tid, path, len(expected.argv), expected.command_line):
+    if path is None or not executed_as(tid, path, expected.command_line):
         return False
     try:
         return _same(os.stat(path), expected)
@@ -180,17 +180,3 @@ def _begins(file: int, size: int) -> bytes:
     while more := os.read(file, size - len(text)):
         text += more
     return text
-
-
-class killing:  # noqa: N801 — used as a statement
-    """Kill the held process if its steps are left by an exception or abandoned."""
-
-    def __init__(self, hold: Hold) -> None:
-        self._hold = hold
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._hold.abandon()

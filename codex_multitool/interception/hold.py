@@ -61,11 +61,21 @@ class Refused(NamedTuple):
 
 
 class Hold:
-    """A seized thread; it dies with us unless released."""
+    """A seized thread; it dies with us unless released.
+
+    As a context it is killed if its steps are left by an exception, or abandoned.
+    """
 
     def __init__(self, tid: int, tgid: int) -> None:
         self.tid = tid
         self.tgid = tgid
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.abandon()
 
     def interrupt(self) -> None:
         """Make it stop before it runs another instruction in user mode."""
@@ -73,12 +83,17 @@ class Hold:
 
     def poll(self) -> Stopped | Ended | None:
         """What happened since last asked; None: nothing yet."""
-        event = self._poll()
+        try:
+            found = os.waitid(os.P_PID, self.tid, _STOPPED)
+            return None if found is None else _stopped(found.si_status)
+        except ChildProcessError:
+            event = self._ending()
         if isinstance(event, Ended):
             _held.pop(self.tgid, None)
         return event
 
-    def _poll(self) -> Stopped | Ended | None:
+    def _ending(self) -> Stopped | Ended | None:
+        """What happened to what is a zombie, or has the id of its process now."""
         try:
             return self._taken(self.tid)
         except ChildProcessError:

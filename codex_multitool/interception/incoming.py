@@ -49,6 +49,7 @@ class Incoming:
         self._receive(events)
         if self._received:
             self._next()
+        if self._received:
             self.later(())
 
     def later(self, notifications: Iterable[Notification]) -> None:

@@ -19,11 +19,45 @@ MAX_STRINGS_SIZE = 6 * 1024 * 1024
 _PAGE = 4096
 _BLOCK = 16 * _PAGE
 _FEW = 16  # most commands have fewer words
+_SHORT = 256  # most words are shorter
 _POINTER = 8
 _FEW_POINTERS = struct.Struct(f"={_FEW}Q")
 _HIGHEST = 1 << 56  # above any user address; a tag in the top byte (aarch64) is not part of it
 _START = (_HIGHEST - 1) & -_PAGE  # of a page, of an address
 _WITHIN = _PAGE - 1
+
+
+def glance(tid: int, path_at: int, argv_at: int) -> tuple[bytes, bytes] | None:
+    """Path and arguments, each of these with its NUL, of the usual exec; None of any other.
+
+    The usual one has few and short ones, none of which lies across a page's end.
+    """
+    before, size = _short(path_at), min(_short(argv_at), _FEW_POINTERS.size)
+    text = process_vm_readv(tid, path_at, before, argv_at, size)
+    path, ended, _ = text[:before].partition(b"\0")
+    if len(text) < before + _FEW_POINTERS.size or not ended:
+        return None
+    pieces: list[int] = []
+    for pointer in _FEW_POINTERS.unpack_from(text, before):
+        if not pointer:
+            break
+        pieces += pointer, _short(pointer)
+    else:
+        return None
+    text = process_vm_readv(tid, *pieces)
+    arguments, at = b"", 0
+    for size in pieces[1::2]:
+        argument, ended, _ = text[at : at + size].partition(b"\0")
+        if not ended:
+            return None
+        arguments += argument + ended
+        at += size
+    return path, arguments
+
+
+def _short(address: int) -> int:
+    """The size of what is read of a string at once: not past the page's end."""
+    return min(_SHORT, _PAGE - address % _PAGE)
 
 
 class Memory:

@@ -8,7 +8,7 @@ import os
 from typing import NamedTuple
 
 from codex_multitool.escalation.decide import Deny, ExecRequest, Run, Verdict
-from codex_multitool.interception.exec_stop import Expected
+from codex_multitool.interception.exec_stop import Expected, command_line
 from codex_multitool.interception.program import Identity, Interpreter, Kind, identity
 from codex_multitool.interception.resolve import AT_FDCWD
 from codex_multitool.interception.tracee import ExecSnapshot
@@ -30,7 +30,7 @@ class _Plain(NamedTuple):
 
 
 class Precedents:
-    """files: what files out of the sandbox's reach are, for tracee.read_unknown().
+    """files: what files out of the sandbox's reach are, for tracee.read_exec().
 
     our_view: whether all callers see our file system: none can have changed its root or its mounts.
     """
@@ -40,24 +40,25 @@ class Precedents:
         self._judged: dict[Facts, tuple[ExecRequest, Verdict]] = {}
         self._decided: dict[ExecRequest, Verdict] = {}
         self._our_view = our_view
-        self._plain: dict[tuple[str, tuple[str, ...]], _Plain] = {}
+        self._plain: dict[tuple[bytes, bytes], _Plain] = {}
 
-    def knows(self, file: str, argv: tuple[str, ...]) -> Expected | None:
+    def knows(self, path: bytes, said: bytes) -> Expected | None:
         """What an execve(2) is of, if there was the same before, of the same unchanged file.
 
-        It just runs again, unless `denied` tells otherwise.
+        said: its command line, see exec_stop.command_line(). It just runs again, unless `denied`
+        tells otherwise.
         """
-        plain = self._plain.get((file, argv))
+        plain = self._plain.get((path, said))
         if plain is None:
             return None
         try:
-            return plain.expected if identity(os.stat(file)) == plain.which else None
+            return plain.expected if identity(os.stat(path)) == plain.which else None
         except OSError:
             return None
 
-    def denied(self, file: str, argv: tuple[str, ...]) -> tuple[ExecRequest, Deny] | None:
+    def denied(self, path: bytes, said: bytes) -> tuple[ExecRequest, Deny] | None:
         """The request and the verdict, if what is known of this execve(2) is that it may not."""
-        plain = self._plain.get((file, argv))
+        plain = self._plain.get((path, said))
         return None if plain is None else plain.denied
 
     def judged(self, facts: Facts) -> tuple[ExecRequest, Verdict] | None:
@@ -100,8 +101,9 @@ class Precedents:
         assert snapshot.program is not None, "it ran"
         which = snapshot.program.identity
         path = os.fsencode(snapshot.file)
-        expected = Expected(which[0], which[1], snapshot.argv_executed(), path=path)
-        self._plain[snapshot.file, snapshot.argv] = _Plain(which, expected, denied)
+        said = command_line(snapshot.argv_executed())
+        expected = Expected(which[0], which[1], said, path=path)
+        self._plain[path, said] = _Plain(which, expected, denied)
 
     def _learn_files(self, snapshot: ExecSnapshot) -> None:
         if len(self.files) >= _MOST:

@@ -19,7 +19,6 @@ from codex_multitool.interception.exec_stop import (
     Steps,
     as_expected,
     destroy,
-    killing,
     next_event,
     release,
     take_hold,
@@ -71,7 +70,7 @@ def end(
         hold = yield from take_hold(notification.tid, tgid)
     if isinstance(hold, Refused):
         return hold if listener.valid(notification) else Turned.GONE
-    with killing(hold):
+    with hold:
         registers = yield from _answer_and_stop(hold, listener, notification)
         if registers is None:
             return Turned.GONE
@@ -104,7 +103,7 @@ def redirect(
         hold = yield from take_hold(notification.tid, snapshot.tgid)
     if isinstance(hold, Refused):
         return hold if listener.valid(notification) else Turned.GONE
-    with killing(hold):
+    with hold:
         registers = yield from _answer_and_stop(hold, listener, notification)
         if registers is None:
             return Turned.GONE

@@ -6,18 +6,18 @@ that was executed, copied before it was opened. The memory is the new program's 
 stop nobody else has written there.
 """
 
-import struct
+from collections.abc import Sequence
 
 from codex_multitool.interception.kernel import KernelError, process_vm_readv, stack_pointer
 
 _PAGE = 4096
 _WORD = 8
 # Of all but the strings, which lie a random way above: of most programs, of many, of nearly all.
-_SIZES = (1024, 2 * _PAGE, 16 * _PAGE)
+_SIZES = (640, 2 * _PAGE, 16 * _PAGE)
 _AT_NULL, _AT_EXECFN = 0, 31  # include/uapi/linux/auxvec.h
 
 
-def executed_as(tid: int, path: bytes, argc: int, command_line: bytes) -> bool:
+def executed_as(tid: int, path: bytes, command_line: bytes) -> bool:
     """Whether the thread, at its exec stop, was executed by this path, with these arguments.
 
     command_line: the arguments, each with its NUL. False, too, where that is not to be seen: of
@@ -27,6 +27,7 @@ def executed_as(tid: int, path: bytes, argc: int, command_line: bytes) -> bool:
         pointer = stack_pointer(tid)
     except KernelError:
         return False
+    argc = command_line.count(b"\0")
     for size in _SIZES:
         places = find(_words(tid, pointer, size), argc)
         if places is not None:
@@ -36,7 +37,7 @@ def executed_as(tid: int, path: bytes, argc: int, command_line: bytes) -> bool:
     return False
 
 
-def find(words: tuple[int, ...], argc: int) -> tuple[int, int] | None:
+def find(words: Sequence[int], argc: int) -> tuple[int, int] | None:
     """Where argv's strings and AT_EXECFN's are; None if argc is another, or there are more words.
 
     words: what lies on the stack, from its pointer on.
@@ -52,11 +53,11 @@ def find(words: tuple[int, ...], argc: int) -> tuple[int, int] | None:
         return None
 
 
-def _words(tid: int, address: int, size: int) -> tuple[int, ...]:
+def _words(tid: int, address: int, size: int) -> list[int]:
     """The words from `address` on, fewer where the stack ends."""
     within = min(size, _PAGE - address % _PAGE)
     pieces = [address, within]
     for more in range(within, size, _PAGE):
         pieces += address + more, min(size - more, _PAGE)
     content = process_vm_readv(tid, *pieces)
-    return struct.unpack_from(f"={len(content) // _WORD}Q", content)
+    return memoryview(content[: len(content) & -_WORD]).cast("Q").tolist()

@@ -9,7 +9,7 @@ import socket
 import sys
 from typing import NamedTuple
 
-from codex_multitool.interception.exec_stop import Expected
+from codex_multitool.interception.exec_stop import Expected, command_line
 from codex_multitool.interception.listener import Listener, Notification
 from codex_multitool.interception.program import examine
 from codex_multitool.interception.redirect import Replacement
@@ -90,7 +90,9 @@ def stand_in(
         ours.close()
     argv = (program, *(("-IS",) if handing else ()), f"{DESCRIPTORS}/{descriptor}")
     return StandIn(
-        Replacement(descriptor, Expected(*interpreter, argv), NOT_STARTED, meanwhile=[]),
+        Replacement(
+            descriptor, Expected(*interpreter, command_line(argv)), NOT_STARTED, meanwhile=[]
+        ),
         status_in,
         signals_out,
         ours if handing else None,
@@ -112,7 +114,7 @@ def denial(
     finally:
         os.close(file)
     argv = (SHELL, f"{DESCRIPTORS}/{descriptor}")
-    return Replacement(descriptor, Expected(*interpreter, argv), status)
+    return Replacement(descriptor, Expected(*interpreter, command_line(argv)), status)
 
 
 class _Caller(NamedTuple):

@@ -39,7 +39,8 @@ from codex_multitool.interception.tracee import (
     Gone,
     Repeated,
     Unreadable,
-    read_unknown,
+    read_exec,
+    read_known,
 )
 from codex_multitool.interception.waiting import Children
 from codex_multitool.loop import Event, Running, Task
@@ -138,7 +139,10 @@ class Supervisor:
             fail(self._listener, notification, errno.EAGAIN)
             return
         precedents = self._precedents
-        snapshot = read_unknown(self._listener, notification, precedents.files, precedents.knows)
+        architecture = self._listener.architecture
+        snapshot = read_known(architecture, notification, precedents.knows) or read_exec(
+            self._listener, notification, precedents.files
+        )
         if isinstance(snapshot, Gone):
             return
         if isinstance(snapshot, Unreadable):
@@ -172,9 +176,11 @@ class Supervisor:
 
     def _again(self, held: _Held, repeated: Repeated) -> None:
         """The verdict of an exec like one before."""
-        denied = self._precedents.denied(repeated.file, repeated.argv)
+        denied = self._precedents.denied(*repeated.said)
         if denied is None:
             self._resume(held)
+        elif not self._listener.valid(held.notification):
+            self._finish(held, Turned.GONE)
         else:
             request, verdict = denied
             conclude(self._context, request, verdict)
@@ -326,6 +332,8 @@ class Supervisor:
     def _finish(self, held: _Held, outcome: Outcome) -> None:
         snapshot = held.snapshot
         match outcome:
+            case Resumed.EXECUTED:
+                self.watched += 1
             case Refused(errno.ESRCH):
                 pass  # it died before it could be watched
             case Refused() if not self._confined:
@@ -336,14 +344,13 @@ class Supervisor:
                 fail(self._listener, held.notification)
             case Resumed.KILLED | Turned.KILLED:
                 self._record(snapshot, "it executed something else than was judged: killed")
-            case Resumed.EXECUTED:
-                self.watched += 1
             case _:
                 pass
         del self._held[snapshot.tgid]
         snapshot.close()
         self._children.see_buried()
-        self._incoming.later(held.waiting)
+        if held.waiting:
+            self._incoming.later(held.waiting)
 
     def _holding(self, notification: Notification) -> _Held | None:
         held = (held for held in self._held.values() if held.notification is notification)

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from codex_multitool.interception import loader
 from codex_multitool.interception.architecture import Architecture
-from codex_multitool.interception.exec_stop import Expected
+from codex_multitool.interception.exec_stop import Expected, command_line
 from codex_multitool.interception.kernel import KernelError, leads
 from codex_multitool.interception.listener import Listener, Notification
-from codex_multitool.interception.memory import Memory
+from codex_multitool.interception.memory import Memory, glance
 from codex_multitool.interception.program import NOTHING_KNOWN, Kind, Known, Program, examine
 from codex_multitool.interception.resolve import AT_FDCWD, View
 
@@ -105,39 +105,63 @@ class ExecSnapshot(NamedTuple):
         program = self.executed
         assert program is not None, "an exec without a program has an errno"
         unseen = program.kind is Kind.UNREADABLE
-        return Expected(program.identity[0], program.identity[1], self.argv_executed(), unseen)
+        device, inode, *_ = program.identity
+        return Expected(device, inode, command_line(self.argv_executed()), unseen)
 
 
 class Repeated(NamedTuple):
-    """An execve(2) of process tgid that somebody knows, and what will run; nothing is open."""
+    """An execve(2) of process tgid that somebody knows, and what will run; nothing is open.
+
+    said: its path and command line. Only if the notification is valid was that its caller's.
+    """
 
     tgid: int
-    file: str
-    argv: tuple[str, ...]
+    said: tuple[bytes, bytes]
     expected: Expected
+
+    @property
+    def file(self) -> str:
+        """As of ExecSnapshot."""
+        return os.fsdecode(self.said[0])
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """As of ExecSnapshot."""
+        return tuple(os.fsdecode(self.said[1]).split("\0")[:-1])
 
     def close(self) -> None:
         """As of ExecSnapshot."""
 
 
-# By path and arguments of an execve(2): what will run, if that is known from before.
-Knows = Callable[[str, tuple[str, ...]], Expected | None]
+# By path and command line of an execve(2): what will run, if that is known from before.
+Knows = Callable[[bytes, bytes], Expected | None]
 
 
-def read_exec(listener: Listener, notification: Notification) -> ExecSnapshot | Gone | Unreadable:
-    """Read the exec of `notification`, unanswered as yet."""
-    found = read_unknown(listener, notification, NOTHING_KNOWN, lambda *_: None)
-    assert not isinstance(found, Repeated), "nothing is known"
-    return found
+def read_known(
+    architecture: Architecture, notification: Notification, knows: Knows
+) -> Repeated | None:
+    """No more of an exec than it takes to know it; None: read all of it.
+
+    One that is to go on need not be asked for whether that was its caller's: the answer reaches no
+    other, and the exec stop shows what was executed.
+    """
+    tid = notification.tid
+    if notification.number != architecture.execve:
+        return None
+    said = glance(tid, notification.arguments[0], notification.arguments[1])
+    expected = None if said is None else knows(*said)
+    if said is None or expected is None or not leads(tid):
+        return None
+    return Repeated(tid, said, expected)
 
 
-def read_unknown(
-    listener: Listener, notification: Notification, files: Known, knows: Knows
-) -> ExecSnapshot | Repeated | Gone | Unreadable:
-    """The same, but no more of an exec than it takes to know it. files: as of program.examine()."""
-    found: ExecSnapshot | Repeated | Gone | Unreadable
+def read_exec(
+    listener: Listener, notification: Notification, files: Known = NOTHING_KNOWN
+) -> ExecSnapshot | Gone | Unreadable:
+    """Read the exec of `notification`, unanswered as yet. files: as of program.examine()."""
+    found: ExecSnapshot | Gone | Unreadable
     try:
-        found = _read(listener.architecture, notification, files, knows)
+        found = _read(listener.architecture, notification, files)
     except (KernelError, OSError) as error:
         found = Unreadable(error.errno or EACCES)
     if listener.valid(notification):
@@ -147,9 +171,7 @@ def read_unknown(
     return Gone()
 
 
-def _read(
-    architecture: Architecture, notification: Notification, files: Known, knows: Knows
-) -> ExecSnapshot | Repeated:
+def _read(architecture: Architecture, notification: Notification, files: Known) -> ExecSnapshot:
     tid = notification.tid
     tgid = _process(tid)
     directory, path_at, argv_at, envp_at, flags = _arguments(architecture, notification)
@@ -157,11 +179,6 @@ def _read(
     view, workdir, opened = None, -1, None
     try:
         file, argv, failure = _strings(memory, path_at, argv_at)
-        if failure is None and notification.number == architecture.execve:
-            expected = knows(file, argv)
-            if expected is not None:
-                memory.close()
-                return Repeated(tgid, file, argv, expected)
         view = View(tid, tgid)
         workdir = view.workdir()
         opened = Opened(view, workdir, files)

@@ -12,7 +12,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 
 from codex_multitool.interception.architecture import architecture
-from codex_multitool.interception.exec_stop import Expected, Resumed, Steps, resume_checked
+from codex_multitool.interception.exec_stop import (
+    Expected,
+    Resumed,
+    Steps,
+    command_line,
+    resume_checked,
+)
 from codex_multitool.interception.hold import Refused
 from codex_multitool.interception.listener import Listener, Notification
 from codex_multitool.interception.rights import receive, send
@@ -129,7 +135,7 @@ def _watched(begun: Trial) -> bool:
     if second is None or not isinstance(snapshot, ExecSnapshot) or snapshot.executed is None:
         return False
     device, inode, *_ = snapshot.executed.identity
-    expected = Expected(device, inode, snapshot.argv_executed())
+    expected = Expected(device, inode, command_line(snapshot.argv_executed()))
     outcome = _driven(resume_checked(listener, second, snapshot.tgid, expected))
     return outcome is Resumed.EXECUTED
 

@@ -16,7 +16,12 @@ from typing import Any, Self
 
 from codex_multitool.interception.architecture import architecture
 from codex_multitool.interception.descriptors import Handing
-from codex_multitool.interception.exec_stop import Expected, Steps, resume_checked
+from codex_multitool.interception.exec_stop import (
+    Expected,
+    Steps,
+    command_line,
+    resume_checked,
+)
 from codex_multitool.interception.hold import Refused
 from codex_multitool.interception.listener import Absent, Listener, Notification
 from codex_multitool.interception.redirect import Replacement, end, redirect
@@ -250,7 +255,8 @@ class Supervisor:
 def expected(snapshot: ExecSnapshot) -> Expected:
     program = snapshot.executed
     assert program is not None
-    return Expected(program.identity[0], program.identity[1], snapshot.argv_executed())
+    device, inode, *_ = program.identity
+    return Expected(device, inode, command_line(snapshot.argv_executed()))
 
 
 def supervise(command: Sequence[str], decide: Decide, **options: Any) -> Finished:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from codex_multitool.interception import exec_stop
-from codex_multitool.interception.exec_stop import Expected, Resumed
+from codex_multitool.interception.exec_stop import Expected, Resumed, command_line
 from codex_multitool.interception.hold import Refused
 from codex_multitool.interception.tracee import ExecSnapshot
 from tests.interception.supervise import (
@@ -76,7 +76,7 @@ def test_another_program_is_killed_before_it_runs(
 
     def decide(snapshot: ExecSnapshot) -> Decision:
         right = expected(snapshot)
-        device, inode, argv = right.device, right.inode, right.argv
+        device, inode, argv = right.device, right.inode, snapshot.argv_executed()
         if wrong == "argument":
             argv = (*argv[:-1], argv[-1] + "x")
         elif wrong == "one more":
@@ -87,7 +87,7 @@ def test_another_program_is_killed_before_it_runs(
             inode += 1
         else:
             device += 1
-        return Run(Expected(device, inode, argv, path=path))
+        return Run(Expected(device, inode, command_line(argv), path=path))
 
     finished = supervise(["/bin/touch", str(proof)], decide)
     assert finished.outcomes == [Resumed.KILLED]
@@ -101,7 +101,8 @@ def test_a_program_by_another_path_is_another_program(programs: Path) -> None:
 
     def decide(snapshot: ExecSnapshot) -> Decision:
         status = os.stat(judged)
-        return Run(Expected(status.st_dev, status.st_ino, snapshot.argv, path=judged.encode()))
+        said = command_line(snapshot.argv)
+        return Run(Expected(status.st_dev, status.st_ino, said, path=judged.encode()))
 
     finished = supervise([str(programs / "target_f")], decide)
     assert (finished.outcomes, finished.status) == ([Resumed.KILLED], -signal.SIGKILL)

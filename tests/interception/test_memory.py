@@ -16,7 +16,13 @@ import pytest
 
 from codex_multitool.interception import memory as module
 from codex_multitool.interception.kernel import KernelError, process_vm_readv
-from codex_multitool.interception.memory import MAX_ARG_STRLEN, MAX_STRINGS_SIZE, PATH_MAX, Memory
+from codex_multitool.interception.memory import (
+    MAX_ARG_STRLEN,
+    MAX_STRINGS_SIZE,
+    PATH_MAX,
+    Memory,
+    glance,
+)
 
 PAGE = 4096
 PROT = mmap.PROT_READ | mmap.PROT_WRITE
@@ -219,3 +225,48 @@ def test_memory_that_may_not_be_looked_at_is_no_errno_of_the_callers() -> None:
     for look in (memory.path, memory.vector):
         with pytest.raises(KernelError):
             look(4096)
+
+
+def _glance(path: int, argv: int) -> tuple[bytes, bytes] | None:
+    return glance(os.getpid(), path, argv)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 15])
+def test_a_glance_shows_path_and_arguments(count: int) -> None:
+    block = Block(2)
+    path = block.put(block.start, b"/bin/x\0")
+    words = [b"%d" % number * (number % 3) for number in range(count)]
+    places = [block.put(block.start + 256 * (n + 1), word + b"\0") for n, word in enumerate(words)]
+    vector = block.vector(block.start + PAGE, *places)
+    assert _glance(path, vector) == (b"/bin/x", b"".join(word + b"\0" for word in words))
+
+
+def test_a_glance_shows_only_what_is_few_and_short_and_within_a_page() -> None:
+    block = Block(2)
+    path = block.put(block.start, b"/bin/x\0")
+    word = block.put(block.start + 64, b"one\0")
+    long = block.put(block.start + 1024, b"x" * 256 + b"\0")
+    across = block.put(block.start + PAGE - 2, b"one\0")
+    at = block.start + PAGE + 8
+    whole = (b"/bin/x", b"one\0")
+    assert _glance(path, block.vector(at, word)) == whole
+    assert _glance(long, block.vector(at, word)) is None
+    assert _glance(across, block.vector(at, word)) is None
+    assert _glance(path, block.vector(at, long)) is None
+    assert _glance(path, block.vector(at, word, across)) is None
+    assert _glance(path, block.vector(at, *[word] * 16)) is None
+    assert _glance(path, block.vector(block.end - 16, word)) is None
+
+
+def test_a_glance_at_what_is_not_there_shows_nothing() -> None:
+    block = Block(1)
+    path = block.put(block.start, b"/bin/x\0")
+    vector = block.vector(block.start + 256, path)
+    assert _glance(path, vector) is not None
+    for wrong in (0, 1, block.end, 1 << 47, (1 << 64) - 1):
+        assert _glance(wrong, vector) is None
+        assert _glance(path, wrong) is None
+        assert _glance(path, block.vector(block.start + 512, path, wrong)) in (
+            None,
+            (b"/bin/x", b"/bin/x\0") if wrong == 0 else None,
+        )

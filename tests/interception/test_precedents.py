@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from codex_multitool.escalation.decide import Ask, Deny, Escalate, ExecRequest, Run, Verdict
-from codex_multitool.interception.exec_stop import Resumed
+from codex_multitool.interception.exec_stop import Resumed, command_line
 from codex_multitool.interception.listener import Listener, Notification
 from codex_multitool.interception.precedents import Facts, Precedents, facts_of
 from codex_multitool.interception.program import Kind
@@ -21,7 +21,8 @@ from codex_multitool.interception.tracee import (
     Gone,
     Repeated,
     Unreadable,
-    read_unknown,
+    read_exec,
+    read_known,
 )
 from tests.interception.supervise import Decision, Plain, expected, supervise
 from tests.interception.supervise import Run as Watched
@@ -41,6 +42,11 @@ def _seen(tmp_path: Path, script: str) -> list[tuple[Facts, ExecSnapshot]]:
 
     assert supervise(["/bin/sh", "-c", script], decide, cwd=tmp_path).status == 0
     return seen[1:]
+
+
+def _said(snapshot: ExecSnapshot, *more: str) -> tuple[bytes, bytes]:
+    """Path and command line of such an exec, with these arguments on top."""
+    return os.fsencode(snapshot.file), command_line((*snapshot.argv, *more))
 
 
 def _request(snapshot: ExecSnapshot, untrusted: str | None = None) -> ExecRequest:
@@ -75,17 +81,17 @@ def test_only_what_ran_or_was_forbidden_is_remembered(tmp_path: Path) -> None:
         precedents = Precedents(our_view=True)
         precedents.learn(facts, snapshot, request, verdict)
         assert precedents.judged(facts) is None
-        assert precedents.knows(snapshot.file, snapshot.argv) is None
+        assert precedents.knows(*_said(snapshot)) is None
         assert precedents.decided(request) == verdict
         assert precedents.decided(request._replace(untrusted="it can be written")) is None
     for verdict in (Deny("no"), Run()):
         precedents = Precedents(our_view=True)
         precedents.learn(facts, snapshot, request, verdict)
         assert precedents.judged(facts) == (request, verdict)
-        assert precedents.knows(snapshot.file, snapshot.argv) is not None
+        assert precedents.knows(*_said(snapshot)) is not None
         denied = (request, verdict) if isinstance(verdict, Deny) else None
-        assert precedents.denied(snapshot.file, snapshot.argv) == denied
-    assert precedents.denied(snapshot.file, (*snapshot.argv, "more")) is None
+        assert precedents.denied(*_said(snapshot)) == denied
+    assert precedents.denied(*_said(snapshot, "more")) is None
 
 
 def test_long_arguments_are_not_kept(tmp_path: Path) -> None:
@@ -133,9 +139,9 @@ def _kept_as(
     names = programs or (snapshot.file,)
     asked = ExecRequest(names, snapshot.argv, snapshot.cwd, (), untrusted)
     precedents.learn(facts_of(snapshot), snapshot, asked, verdict)
-    known = precedents.knows(snapshot.file, snapshot.argv)
+    known = precedents.knows(*_said(snapshot))
     assert known in (None, expected(snapshot)._replace(path=os.fsencode(snapshot.file)))
-    assert precedents.knows(snapshot.file, (*snapshot.argv, "more")) is None
+    assert precedents.knows(*_said(snapshot, "more")) is None
     return known is not None
 
 
@@ -164,13 +170,13 @@ def test_a_program_that_was_changed_is_not_known(tmp_path: Path) -> None:
     ((facts, snapshot),) = _seen(tmp_path, f"{copy} a; :")
     precedents = Precedents(our_view=True)
     precedents.learn(facts, snapshot, _request(snapshot), Run())
-    assert precedents.knows(str(copy), snapshot.argv) is not None
+    assert precedents.knows(*_said(snapshot)) is not None
     status = copy.stat()
     shutil.copy("/bin/false", copy)
     os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert precedents.knows(str(copy), snapshot.argv) is None
+    assert precedents.knows(*_said(snapshot)) is None
     copy.unlink()
-    assert precedents.knows(str(copy), snapshot.argv) is None
+    assert precedents.knows(*_said(snapshot)) is None
 
 
 def test_files_in_the_sandboxs_reach_are_looked_at_each_time(tmp_path: Path) -> None:
@@ -194,7 +200,8 @@ def test_an_exec_like_one_before_looks_up_nothing_below_proc(
     touched: list[str] = []
 
     def read(listener: Listener, notification: Notification) -> Read:
-        return read_unknown(listener, notification, precedents.files, precedents.knows)
+        known = read_known(listener.architecture, notification, precedents.knows)
+        return known or read_exec(listener, notification, precedents.files)
 
     def decide(found: Read) -> Decision:
         if isinstance(found, ExecSnapshot):

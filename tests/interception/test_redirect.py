@@ -137,7 +137,7 @@ def test_what_cannot_be_executed_ends_the_caller(programs: Path, tmp_path: Path)
         with plain.open() as file:
             number = listener.add_descriptor(notification, file.fileno(), close_on_exec=False)
         assert number is not None
-        return Replacement(number, Expected(0, 0, ()), 42)
+        return Replacement(number, Expected(0, 0, b""), 42)
 
     command = [str(programs / "caller"), "vfork", "2", str(programs / "target_a"), "word"]
     finished = supervise(command, _at("word", Become(unexecutable)))
@@ -150,7 +150,7 @@ def test_another_replacement_than_the_given_one_is_killed(programs: Path) -> Non
         listener: Listener, notification: Notification, snapshot: ExecSnapshot
     ) -> Replacement:
         right = _denial(listener, notification, snapshot)
-        wrong = Expected(right.expected.device, right.expected.inode + 1, right.expected.argv)
+        wrong = right.expected._replace(inode=right.expected.inode + 1)
         return Replacement(right.descriptor, wrong, 1)
 
     command = [str(programs / "caller"), "spawn", "2", str(programs / "target_a"), "word"]
