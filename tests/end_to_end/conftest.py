@@ -10,6 +10,7 @@ import pytest
 
 from tests.end_to_end.processes import kill_marked
 from tests.end_to_end.rig import Box, Start, make_box
+from tests.end_to_end.shared import Servers, Share
 
 
 @pytest.fixture
@@ -25,3 +26,15 @@ def start(box: Box) -> Iterator[Start]:
     """Start a server; when the test ends it has to end, leaving no process."""
     with ExitStack() as stack:
         yield Start(box, stack)
+
+
+@pytest.fixture(scope="module")
+def _servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    with ExitStack() as stack:
+        yield Servers(tmp_path_factory.mktemp("servers"), stack)
+
+
+@pytest.fixture
+def share(box: Box, _servers: Servers) -> Share:
+    """Have a server of the module's tests; that it ends, leaving no process, is seen after them."""
+    return Share(box, _servers)

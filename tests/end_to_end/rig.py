@@ -246,6 +246,12 @@ def _original_or_reason() -> peer.Original | str:
         return str(reason)
 
 
+def enforce(client: Client, pairing: Pairing, box: Box, policy: dict[str, Any]) -> None:
+    """Tell the server which sandbox the commands in this box have from now on."""
+    state = box.state(policy, codexLinuxSandboxExe=str(programs(pairing).helper))
+    assert client.request("codex/sandbox-state/update", state) == {}
+
+
 class Start:
     """Starts servers for one test and ends them after it."""
 
@@ -266,7 +272,6 @@ class Start:
         initialize: bool = True,
     ) -> Client:
         """A server in the box's workspace: initialised, and under `policy` unless that is None."""
-        files = programs(pairing)
         self._box.rules.write_text(rules)
         self._count += 1
         always = {} if pairing.asking else {"EXEC_WRAPPER_ALWAYS": "1"}
@@ -284,8 +289,7 @@ class Start:
         if initialize:
             client.initialize()
             if policy is not None:
-                state = self._box.state(policy, codexLinuxSandboxExe=str(files.helper))
-                assert client.request("codex/sandbox-state/update", state) == {}
+                enforce(client, pairing, self._box, policy)
         return client
 
     def _none_left(self) -> None:

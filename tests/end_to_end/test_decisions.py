@@ -20,6 +20,7 @@ from tests.end_to_end.rig import (
     over,
     which,
 )
+from tests.end_to_end.shared import Share
 
 PROMPT_GIT_INIT = 'prefix_rule(pattern=["git", "init"], decision="prompt")\n'
 # Nothing to fill in: the original asks for a reason, which some clients cannot show.
@@ -143,9 +144,9 @@ def test_the_strictest_of_several_rules_holds(pairing: Pairing, start: Start, bo
 @over(PAIRINGS)
 @pytest.mark.parametrize("policy", [READ_ONLY, ONLY_WORKSPACE], ids=["read-only", "workspace"])
 def test_a_program_that_no_rule_names_runs_inside(
-    pairing: Pairing, policy: dict[str, object], start: Start, box: Box
+    pairing: Pairing, policy: dict[str, object], share: Share, box: Box
 ) -> None:
-    client = start(pairing, policy=policy)
+    client = share(pairing, policy=policy)
     result = client.shell(f"touch {box.out}/file; echo rc=$?; touch file; echo rc=$?")
     inside = "rc=0" if policy is ONLY_WORKSPACE else "rc=1"
     assert [line for line in result.lines if line.startswith("rc=")] == ["rc=1", inside]

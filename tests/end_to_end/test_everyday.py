@@ -9,7 +9,8 @@ import textwrap
 
 import pytest
 
-from tests.end_to_end.rig import KERNEL, WORKSPACE, Box, Pairing, Start, over, which
+from tests.end_to_end.rig import KERNEL, WORKSPACE, Box, Pairing, over, which
+from tests.end_to_end.shared import Share
 
 BOTH_WAYS = [Pairing(), KERNEL]
 PYTHON = {
@@ -72,37 +73,37 @@ PRINTED = {
 
 @over(BOTH_WAYS)
 @pytest.mark.parametrize("name", PYTHON)
-def test_python(pairing: Pairing, name: str, start: Start) -> None:
-    client = start(pairing, policy=WORKSPACE)
+def test_python(pairing: Pairing, name: str, share: Share) -> None:
+    client = share(pairing, policy=WORKSPACE)
     code = shlex.quote(textwrap.dedent(PYTHON[name]))
     result = client.shell(f"{shlex.quote(sys.executable)} -c {code}")
     assert (result.output, result.exit_code) == (PRINTED[name], 0)
 
 
 @over(BOTH_WAYS)
-def test_node_starts_a_program_and_waits_for_it(pairing: Pairing, start: Start) -> None:
+def test_node_starts_a_program_and_waits_for_it(pairing: Pairing, share: Share) -> None:
     which("node")
-    client = start(pairing, policy=WORKSPACE)
+    client = share(pairing, policy=WORKSPACE)
     code = 'process.stdout.write(require("child_process").execSync("echo hi").toString())'
     assert client.shell(f"node -e {shlex.quote(code)}").output == "hi\n"
 
 
 @over(BOTH_WAYS)
-def test_npm_runs_a_script(pairing: Pairing, start: Start, box: Box) -> None:
+def test_npm_runs_a_script(pairing: Pairing, share: Share, box: Box) -> None:
     which("npm")
     (box.ws / "package.json").write_text(
         '{"name": "x", "version": "1.0.0", "scripts": {"greet": "echo greeting | tr a-z A-Z"}}'
     )
-    client = start(pairing, policy=WORKSPACE)
+    client = share(pairing, policy=WORKSPACE)
     result = client.shell("npm run --silent greet", timeout_ms=60_000)
     assert (result.exit_code, result.lines[-1:]) == (0, ["GREETING"])
 
 
 @over(BOTH_WAYS)
-def test_git_commits(pairing: Pairing, start: Start, box: Box) -> None:
+def test_git_commits(pairing: Pairing, share: Share, box: Box) -> None:
     which("git")
     (box.ws / "file").write_text("text\n")
-    client = start(pairing, policy=WORKSPACE)
+    client = share(pairing, policy=WORKSPACE)
     result = client.shell(
         "git init -q && git add file && git commit -q -m first && git switch -q -c side "
         "&& echo more >> file && git commit -q -a -m second && git log --format=%s"
@@ -111,7 +112,7 @@ def test_git_commits(pairing: Pairing, start: Start, box: Box) -> None:
 
 
 @over(BOTH_WAYS)
-def test_make_compiles_and_links_in_parallel(pairing: Pairing, start: Start, box: Box) -> None:
+def test_make_compiles_and_links_in_parallel(pairing: Pairing, share: Share, box: Box) -> None:
     which("make")
     which("gcc")
     (box.ws / "main.c").write_text(
@@ -122,7 +123,7 @@ def test_make_compiles_and_links_in_parallel(pairing: Pairing, start: Start, box
         "run: prog\n\t@./prog\nprog: main.o twice.o\n\tgcc -o $@ $^\n"
         "%.o: %.c\n\tgcc -pipe -c -o $@ $<\n"
     )
-    client = start(pairing, policy=WORKSPACE)
+    client = share(pairing, policy=WORKSPACE)
     result = client.shell("make -s -j2", timeout_ms=60_000)
     assert (result.output, result.exit_code) == ("42\n", 0)
 
@@ -130,9 +131,9 @@ def test_make_compiles_and_links_in_parallel(pairing: Pairing, start: Start, box
 @over(BOTH_WAYS)
 @pytest.mark.parametrize("options", ["--without-pip", ""], ids=["bare", "with-pip"])
 def test_python_makes_a_virtual_environment(
-    pairing: Pairing, options: str, start: Start, box: Box
+    pairing: Pairing, options: str, share: Share, box: Box
 ) -> None:
-    client = start(pairing, policy=WORKSPACE)
+    client = share(pairing, policy=WORKSPACE)
     what = "import sys; print(sys.prefix)"
     result = client.shell(
         f"{shlex.quote(sys.executable)} -m venv {options} env && env/bin/python -c '{what}'",
@@ -143,12 +144,12 @@ def test_python_makes_a_virtual_environment(
 
 
 @over(BOTH_WAYS)
-def test_archives_and_searches(pairing: Pairing, start: Start, box: Box) -> None:
+def test_archives_and_searches(pairing: Pairing, share: Share, box: Box) -> None:
     if shutil.which("tar") is None:
         pytest.skip("tar is not installed")
     (box.ws / "src").mkdir()
     (box.ws / "src" / "a.txt").write_text("needle\n")
-    client = start(pairing, policy=WORKSPACE)
+    client = share(pairing, policy=WORKSPACE)
     result = client.shell(
         "tar czf src.tgz src && mkdir copy && tar xzf src.tgz -C copy && chmod 700 copy "
         "&& find copy -name '*.txt' -print0 | xargs -0 grep -H needle && ln -s copy link "

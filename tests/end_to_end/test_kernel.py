@@ -22,6 +22,7 @@ from tests.end_to_end.rig import (
     shell_path,
     which,
 )
+from tests.end_to_end.shared import Share
 from tests.executables import loader
 
 FORBIDDEN = 'prefix_rule(pattern=["uname"], decision="forbidden")\n'
@@ -82,8 +83,8 @@ def long_shell(client: Client, command: str) -> ShellResult:
 
 
 @pytest.mark.parametrize("detour", DETOURS)
-def test_no_detour_leads_to_a_forbidden_program(start: Start, detour: str) -> None:
-    client = start(KERNEL, rules=FORBIDDEN, policy=WORKSPACE)
+def test_no_detour_leads_to_a_forbidden_program(share: Share, detour: str) -> None:
+    client = share(KERNEL, rules=FORBIDDEN, policy=WORKSPACE)
     result = client.shell(detour)
     assert "Linux" not in result.output
     assert "Execution denied: Execution forbidden by policy" in result.output
@@ -109,8 +110,8 @@ print(ours.recv(1000).decode(), end="")
 
 
 @pytest.mark.parametrize("where", TOLD)
-def test_a_refusal_is_told_wherever_stderr_leads(start: Start, where: str) -> None:
-    client = start(KERNEL, rules=FORBIDDEN, policy=WORKSPACE)
+def test_a_refusal_is_told_wherever_stderr_leads(share: Share, where: str) -> None:
+    client = share(KERNEL, rules=FORBIDDEN, policy=WORKSPACE)
     result = client.shell(TOLD[where].replace("{SOCKET}", SOCKET))
     heard = where in ("pipe", "file", "append", "socket")
     told = [line.startswith("Execution denied: Execution forbidden") for line in result.lines]
@@ -139,8 +140,8 @@ print(child.wait())
 
 
 @pytest.mark.parametrize("mode", ["blocking", "not blocking"])
-def test_a_refusal_that_nobody_reads_yet_holds_up_nobody(start: Start, box: Box, mode: str) -> None:
-    client = start(KERNEL, rules=FORBIDDEN, policy=WORKSPACE)
+def test_a_refusal_that_nobody_reads_yet_holds_up_nobody(share: Share, box: Box, mode: str) -> None:
+    client = share(KERNEL, rules=FORBIDDEN, policy=WORKSPACE)
     (box.ws / "full.py").write_text(FULL)
     result = client.shell(f"{sys.executable} full.py '{mode}'", timeout_ms=60_000)
     *told, status = result.lines

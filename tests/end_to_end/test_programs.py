@@ -19,6 +19,7 @@ from tests.end_to_end.rig import (
     over,
     shell_path,
 )
+from tests.end_to_end.shared import Share
 
 # Each exec fails, or does not and goes on in another way; $? is what bash or zsh makes of it.
 AWKWARD_EXECS = {
@@ -56,10 +57,10 @@ def awkward_files(box: Box) -> None:
 
 @over(OUR_PAIRINGS)
 def test_a_failed_exec_has_the_status_the_shell_gives_it(
-    pairing: Pairing, start: Start, box: Box
+    pairing: Pairing, share: Share, box: Box
 ) -> None:
     awkward_files(box)
-    client = start(pairing, policy=WORKSPACE)
+    client = share(pairing, policy=WORKSPACE)
     shell = str(shell_path(pairing.shell))
     told, expected = {}, {}
     for name, command in AWKWARD_EXECS.items():
@@ -87,10 +88,10 @@ def test_a_failed_exec_has_the_status_the_shell_gives_it(
     ],
 )
 def test_a_failed_exec_says_why(
-    pairing: Pairing, command: str, why: str, start: Start, box: Box
+    pairing: Pairing, command: str, why: str, share: Share, box: Box
 ) -> None:
     awkward_files(box)
-    client = start(pairing)
+    client = share(pairing)
     (line,) = client.shell(command).lines
     assert command in line
     assert why in line.lower()
@@ -99,16 +100,16 @@ def test_a_failed_exec_says_why(
 
 @over(OUR_PAIRINGS)
 @pytest.mark.parametrize("rules", ["", 'prefix_rule(pattern=["yes"])\n'], ids=["inside", "allowed"])
-def test_a_broken_pipe_ends_a_program(pairing: Pairing, rules: str, start: Start) -> None:
-    client = start(pairing, rules=rules)
+def test_a_broken_pipe_ends_a_program(pairing: Pairing, rules: str, share: Share) -> None:
+    client = share(pairing, rules=rules)
     first = "${pipestatus[1]}" if pairing.zsh else "${PIPESTATUS[0]}"
     assert client.shell(f"yes | head -n 1; echo {first}").output == "y\n141\n"
 
 
 @over(OUR_PAIRINGS)
 @pytest.mark.parametrize("rules", ["", 'prefix_rule(pattern=["cat"])\n'], ids=["inside", "allowed"])
-def test_no_signal_is_blocked_or_ignored(pairing: Pairing, rules: str, start: Start) -> None:
-    client = start(pairing, rules=rules)
+def test_no_signal_is_blocked_or_ignored(pairing: Pairing, rules: str, share: Share) -> None:
+    client = share(pairing, rules=rules)
     status = client.shell("cat /proc/self/status").lines
     masks = [line.split(":\t") for line in status if line.startswith(("SigBlk", "SigIgn"))]
     # 32 and 33 belong to the threads library and nobody else can set them: signal(7).
@@ -117,8 +118,8 @@ def test_no_signal_is_blocked_or_ignored(pairing: Pairing, rules: str, start: St
 
 
 @over(OUR_PAIRINGS)
-def test_a_signal_the_script_ignores_stays_ignored(pairing: Pairing, start: Start) -> None:
-    client = start(pairing)
+def test_a_signal_the_script_ignores_stays_ignored(pairing: Pairing, share: Share) -> None:
+    client = share(pairing)
     result = client.shell("trap '' TERM; sh -c 'kill -TERM $$; echo alive'")
     assert (result.exit_code, result.output) == (0, "alive\n")
 
@@ -151,8 +152,8 @@ def test_a_background_job_starts_programs_after_the_shell_has_gone(
 
 
 @over(OUR_PAIRINGS)
-def test_failing_is_a_result_whatever_the_output_says(pairing: Pairing, start: Start) -> None:
-    client = start(pairing)
+def test_failing_is_a_result_whatever_the_output_says(pairing: Pairing, share: Share) -> None:
+    client = share(pairing)
     for code in (1, 3, 126, 159):
         result = client.shell(f"echo Permission denied: sandbox, seccomp; exit {code}")
         assert result.exit_code == code
@@ -160,14 +161,14 @@ def test_failing_is_a_result_whatever_the_output_says(pairing: Pairing, start: S
 
 
 @over(OUR_PAIRINGS)
-def test_death_by_a_signal_is_a_result(pairing: Pairing, start: Start) -> None:
-    client = start(pairing)
+def test_death_by_a_signal_is_a_result(pairing: Pairing, share: Share) -> None:
+    client = share(pairing)
     result = client.shell("echo before; kill -KILL $$")
     assert (result.exit_code, result.output) == (128 + 9, "before\n")
 
 
 @pytest.mark.parametrize("kind", ["missing", "a file", "relative", "closed"])
-def test_a_bad_workdir_is_named(kind: str, start: Start, box: Box) -> None:
+def test_a_bad_workdir_is_named(kind: str, share: Share, box: Box) -> None:
     workdir = {
         "missing": str(box.ws / "missing"),
         "a file": str(box.ws / "file"),
@@ -178,21 +179,21 @@ def test_a_bad_workdir_is_named(kind: str, start: Start, box: Box) -> None:
     (box.ws / "closed").mkdir(mode=0o000)
     if kind == "closed" and os.access(box.ws / "closed", os.X_OK):
         pytest.skip("root may enter any folder")
-    client = start(Pairing())
+    client = share(Pairing())
     with pytest.raises((RpcError, ToolError), match=workdir):
         client.shell("pwd", workdir=workdir)
     assert client.shell("pwd").output == f"{box.ws}\n"
 
 
 @over(OUR_PAIRINGS)
-def test_programs_end_with_the_descriptors_they_were_given(pairing: Pairing, start: Start) -> None:
-    client = start(pairing)
+def test_programs_end_with_the_descriptors_they_were_given(pairing: Pairing, share: Share) -> None:
+    client = share(pairing)
     # 0, 1, 2, what `ls` opens itself, and the socket through which programs are asked about
     result = client.shell("env ls /proc/self/fd; echo $CODEX_ESCALATE_SOCKET")
     *descriptors, socket = result.output.split()
     assert set(descriptors) <= {"0", "1", "2", "3", socket}
 
 
-def test_standard_input_is_empty(start: Start) -> None:
-    client = start(Pairing(), policy=READ_ONLY)
+def test_standard_input_is_empty(share: Share) -> None:
+    client = share(Pairing(), policy=READ_ONLY)
     assert client.shell("cat; echo rc=$?").output == "rc=0\n"

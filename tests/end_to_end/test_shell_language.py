@@ -17,6 +17,7 @@ from tests.end_to_end.rig import (
     Start,
     over,
 )
+from tests.end_to_end.shared import Share
 
 HERE_DOCUMENT = """\
 name=x
@@ -50,58 +51,58 @@ CONSTRUCTS = {
 
 
 @over(PAIRINGS)
-def test_constructs(pairing: Pairing, start: Start) -> None:
-    client = start(pairing, policy=WORKSPACE)
+def test_constructs(pairing: Pairing, share: Share) -> None:
+    client = share(pairing, policy=WORKSPACE)
     outputs = {name: client.shell(script).output for name, (script, _) in CONSTRUCTS.items()}
     assert outputs == {name: output for name, (_, output) in CONSTRUCTS.items()}
 
 
 @over(PAIRINGS)
-def test_cd_holds_for_the_programs_that_follow(pairing: Pairing, start: Start, box: Box) -> None:
-    client = start(pairing, policy=WORKSPACE)
+def test_cd_holds_for_the_programs_that_follow(pairing: Pairing, share: Share, box: Box) -> None:
+    client = share(pairing, policy=WORKSPACE)
     result = client.shell("mkdir sub && cd sub && pwd && env pwd; touch here")
     assert result.output == f"{box.ws}/sub\n" * 2
     assert (box.ws / "sub" / "here").exists()
 
 
 @over(PAIRINGS)
-def test_a_large_here_document_comes_through_whole(pairing: Pairing, start: Start) -> None:
+def test_a_large_here_document_comes_through_whole(pairing: Pairing, share: Share) -> None:
     text = "0123456789abcde\n" * 5120  # more than a pipe holds, less than a command may have
-    client = start(pairing, policy=WORKSPACE)
+    client = share(pairing, policy=WORKSPACE)
     assert client.shell(f"cat <<'END' | wc -c\n{text}END\n").output.strip() == str(len(text))
 
 
 @over(PAIRINGS)
-def test_a_script_with_an_interpreter_line_runs(pairing: Pairing, start: Start, box: Box) -> None:
+def test_a_script_with_an_interpreter_line_runs(pairing: Pairing, share: Share, box: Box) -> None:
     script = box.ws / "script"
     script.write_text('#!/bin/sh -e\necho "$0 $1"\nexit 3\n')
     script.chmod(0o755)
-    client = start(pairing)
+    client = share(pairing)
     assert client.shell("./script 'a b'; echo rc=$?").output == "./script a b\nrc=3\n"
 
 
 @over(NOT_THE_ORIGINALS_WRAPPER)  # the original's: Exec format error
 def test_a_script_without_an_interpreter_line_runs(
-    pairing: Pairing, start: Start, box: Box
+    pairing: Pairing, share: Share, box: Box
 ) -> None:
     script = box.ws / "script"
     script.write_text('echo "got $1"\nexit 3\n')
     script.chmod(0o755)
-    client = start(pairing)
+    client = share(pairing)
     assert client.shell("./script 'a b'; echo rc=$?").output == "got a b\nrc=3\n"
 
 
 @over(PAIRINGS)
-def test_an_unknown_command_is_127_as_ever(pairing: Pairing, start: Start) -> None:
-    client = start(pairing)
+def test_an_unknown_command_is_127_as_ever(pairing: Pairing, share: Share) -> None:
+    client = share(pairing)
     result = client.shell("no-such-command; echo rc=$?")
     assert "rc=127" in result.lines
     assert "command not found" in result.output
 
 
 @over(NOT_THE_ORIGINALS_BASH)  # the original's bash overruns its argument array: words get lost
-def test_no_word_is_lost_in_a_loop(pairing: Pairing, start: Start) -> None:
-    client = start(pairing)
+def test_no_word_is_lost_in_a_loop(pairing: Pairing, share: Share) -> None:
+    client = share(pairing)
     for count in (1, 2, 3, 4, 5, 6, 7, 13, 14, 15, 30, 62):
         words = [f"w{n}" for n in range(count)]
         result = client.shell(f"for i in 1 2 3; do env printf '%s ' {' '.join(words)}; done")
@@ -130,10 +131,10 @@ def decoys(box: Box) -> None:
 
 @over(PAIRINGS)
 def test_a_relative_program_is_the_one_in_the_commands_folder(
-    pairing: Pairing, start: Start, box: Box
+    pairing: Pairing, share: Share, box: Box
 ) -> None:
     decoys(box)
-    client = start(pairing)
+    client = share(pairing)
     assert client.shell("cd sub; ./tool; ../tool").output == "ws/sub\nws\n"
 
 
