@@ -6,6 +6,7 @@ It waits for what may never come: whoever began the trial ends it then.
 import errno
 import os
 import select
+import signal
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -131,12 +132,21 @@ def _watched(begun: Trial) -> bool:
     if first is None or not listener.resume(first):
         return False
     second = begun.exec()
-    snapshot = None if second is None else read_exec(listener, second)
-    if second is None or not isinstance(snapshot, ExecSnapshot) or snapshot.executed is None:
+    if second is None:
+        return False
+    seen = _seen_through(listener, second)
+    if not seen and listener.valid(second):
+        os.kill(second.tid, signal.SIGKILL)  # its exec is held, and nobody is going to answer it
+    return seen
+
+
+def _seen_through(listener: Listener, exec_: Notification) -> bool:
+    snapshot = read_exec(listener, exec_)
+    if not isinstance(snapshot, ExecSnapshot) or snapshot.executed is None:
         return False
     device, inode, *_ = snapshot.executed.identity
     expected = Expected(device, inode, command_line(snapshot.argv_executed()))
-    outcome = _driven(resume_checked(listener, second, snapshot.tgid, expected))
+    outcome = _driven(resume_checked(listener, exec_, snapshot.tgid, expected))
     return outcome is Resumed.EXECUTED
 
 

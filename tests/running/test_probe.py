@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from codex_multitool import roles
 from codex_multitool.keeper import zygote
 from codex_multitool.running.probe import Probe
-from tests.executables import ROOT
+from tests.executables import ROOT, built
 from tests.machine import kernel_refusal
 
 # In a process of its own, which takes the one listener there may be, and lets everything pass.
@@ -104,3 +105,18 @@ def test_a_listener_around_us_is_named() -> None:
         [sys.executable, "-c", TAKEN], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith("another program listens to the execs")
+
+
+def test_a_sandbox_around_us_is_named_at_once() -> None:
+    if kernel_refusal() is not None:
+        pytest.skip(f"no kernel interception here: {kernel_refusal()}")
+    read_only = ["--sandbox-policy-cwd=/", '--sandbox-policy={"type":"read-only"}', "--"]
+    asked = "from codex_multitool.running.probe import Probe; print(Probe().begin().refusal())"
+    done = subprocess.run(
+        [built() / roles.LINUX_SANDBOX, *read_only, sys.executable, "-c", asked],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout[:10], done.stderr) == ("ptrace(2) ", "")  # not that it does not answer
