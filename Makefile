@@ -93,8 +93,7 @@ packages:
 $(READY): pyproject.toml packaging/system.sh $(STALE)
 	@$(SYSTEM) install $(WANTED)
 	@echo "Setting up $(VENV)"
-	@$(if $(STALE),rm -rf $(VENV))
-	@"$$($(SYSTEM) python)" -m venv $(VENV)
+	@"$$($(SYSTEM) python)" -m venv --clear $(VENV)
 	@$(PIP) --editable .
 	@$(SYSTEM) identity $(VENV)/bin/python >$@
 
