@@ -8,6 +8,7 @@ grow or too few descriptors would end a trusted program half-way through its wor
 import errno
 import os
 import signal
+from functools import lru_cache
 from typing import NamedTuple
 
 # Every language runtime ignores these for itself, the wrapper's included.
@@ -101,6 +102,7 @@ def _looks(pid: int) -> tuple[str, bytes]:
         return os.readlink(f"/proc/{pid}/exe"), file.read()
 
 
+@lru_cache(maxsize=16)  # there are not many
 def _signals(mask: bytes) -> tuple[int, ...]:
     bits = int(mask, 16)
     if bits == 0:

@@ -234,8 +234,8 @@ def _information(tid: int, number: int) -> tuple[int, int]:
     """Flags and position, proc_pid_fdinfo(5)."""
     fd = os.open(f"/proc/{tid}/fdinfo/{number}", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        words = os.read(fd, 4096).split()
+        words = os.read(fd, 4096).split(None, 4)  # they come first, whatever else there is
     finally:
         os.close(fd)
-    fields = dict(zip(words[::2], words[1::2], strict=False))
+    fields = dict(zip(words[:4:2], words[1:4:2], strict=True))
     return int(fields[b"flags:"], 8), int(fields[b"pos:"])

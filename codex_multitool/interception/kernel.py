@@ -63,6 +63,9 @@ _openat2.restype = ctypes.c_long
 _openat2.argtypes = (
     *(ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t),
 )
+_pidfd = _libc["syscall"]
+_pidfd.restype = ctypes.c_long
+_pidfd.argtypes = (ctypes.c_long,) * 4
 # Without argtypes, whose conversions take longer than the call, and with no errno to keep.
 _readv = getattr(ctypes.CDLL(None), "process_vm_readv", lambda *_: -1)
 # Made once: to make them takes longer than to read. One thread is the only one to.
@@ -149,9 +152,15 @@ def filesystem_type(fd: int) -> int:
 
 def pidfd_open(pid: int, flags: int) -> int:
     """pidfd_open(2)."""
-    return system_call("pidfd_open", _PIDFD_OPEN, pid, flags)
+    return _descriptor("pidfd_open", _pidfd(_PIDFD_OPEN, pid, flags, 0))
 
 
 def pidfd_getfd(pidfd: int, number: int) -> int:
     """pidfd_getfd(2): our own descriptor (close-on-exec) for what is `number` there."""
-    return system_call("pidfd_getfd", _PIDFD_GETFD, pidfd, number, 0)
+    return _descriptor("pidfd_getfd", _pidfd(_PIDFD_GETFD, pidfd, number, 0))
+
+
+def _descriptor(call: str, result: int) -> int:
+    if result < 0:
+        raise KernelError(call, ctypes.get_errno())
+    return result

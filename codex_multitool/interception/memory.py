@@ -20,6 +20,7 @@ _PAGE = 4096
 _BLOCK = 16 * _PAGE
 _FEW = 16  # most commands have fewer words
 _SHORT = 256  # most words are shorter
+_MANY = 64  # and environments fewer variables
 _POINTER = 8
 _FEW_POINTERS = struct.Struct(f"={_FEW}Q")
 _HIGHEST = 1 << 56  # above any user address; a tag in the top byte (aarch64) is not part of it
@@ -115,7 +116,7 @@ class Memory:
     def _pointers(self, address: int) -> Sequence[int]:
         """The pointers up to the null one; a null vector is an empty one, execve(2) NOTES."""
         found: list[int] = []
-        count = _FEW
+        count = _MANY
         offset = address & (_PAGE - 1)
         if 0 < address < _HIGHEST and offset <= _PAGE - _FEW_POINTERS.size:
             words = _FEW_POINTERS.unpack_from(self._page(address - offset), offset)
@@ -131,7 +132,7 @@ class Memory:
                 break
             found.extend(words)
             address += count * _POINTER
-            count = _PAGE
+            count *= _MANY
             if len(found) * _POINTER > self._room:
                 raise OSError(E2BIG, os.strerror(E2BIG))
         return found
