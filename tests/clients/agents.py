@@ -61,11 +61,13 @@ class Way(enum.Enum):
 class Dialog:
     """How a terminal asks a question: what is on the screen then, and how it is answered.
 
-    deny: a key, and what is on the screen when it has chosen Deny, for Enter to confirm.
+    deny: a key, and what is on the screen when it has chosen Deny, for Enter to confirm. deaf: for
+    how many seconds an answer is overlooked; one that comes too early all the same is given again.
     """
 
     shown: str
     deny: tuple[str, str]
+    deaf: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,7 @@ CLAUDE = Agent(
     lambda: [str(peer.claude())],
     _claude,
     headless=("-p",),
-    dialog=Dialog("requests your input", deny=("Right", "> Decline")),
+    dialog=Dialog("requests your input", deny=("Right", "> Decline"), deaf=0.5),
 )
 GEMINI = Agent(
     "Gemini CLI",

@@ -7,6 +7,7 @@ import itertools
 import re
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -127,6 +128,7 @@ def _in_terminal(agent: Agent, home: Home, environ: dict[str, str], model: Model
         for what in ("accepted", "declined"):
             asked = f"/mkdir {what}` in"
             questions.append(screen.until(shown(dialog.shown, asked)))
+            time.sleep(dialog.deaf)
             if what == "declined":
                 key, chosen = dialog.deny
                 screen.press_until(key, shown(chosen))
