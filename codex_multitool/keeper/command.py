@@ -196,8 +196,6 @@ class Command:
                 part.close()
 
     def _began(self, spawner: Spawner) -> None:
-        if self._pipes is not None:
-            self._pipes.close_write_ends()
         self._opened.close()
         self._workdir = -1
         assert self._shell is not None
@@ -216,6 +214,7 @@ class Command:
         until = time.monotonic() + _DRAIN_SECONDS
         means.children.tell()
         if self._pipes is not None:
+            self._pipes.finish()
             yield Wait(event=self._pipes.ended, until=until)
             self._pipes.detach()
         if self._told_to_end:

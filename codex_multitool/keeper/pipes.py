@@ -20,7 +20,7 @@ class Arrivals:
     def __init__(self, loop: Loop) -> None:
         self._poll = select.epoll()
         self._calls: dict[int, Callable[[], None]] = {}
-        loop.watch(self._poll.fileno(), self._tell)
+        loop.watch(self._poll.fileno(), self.look)
 
     def watch(self, reader: int, call: Callable[[], None]) -> None:
         """Call this whenever the pipe can be read. Before anything is written: what is ready when
@@ -34,7 +34,8 @@ class Arrivals:
         del self._calls[reader]
         os.close(reader)  # the end of its registration, too
 
-    def _tell(self, _: int) -> None:
+    def look(self, _: int = 0) -> None:
+        """Tell of what is there by now."""
         for reader, _ in self._poll.poll(0):
             call = self._calls.get(reader)
             if call is not None:
@@ -71,16 +72,23 @@ class Pipes:
 
     def close(self) -> None:
         """Close what is open of it."""
-        self.close_write_ends()
+        self._close_write_ends()
         while self._readers:
             self._arrivals.close(self._readers.popitem()[1])
 
     def write_ends(self) -> list[tuple[int, int]]:
-        """The ends for the command: pairs (descriptor, its number there)."""
+        """The ends for the command: pairs (descriptor, its number there).
+
+        Ours stay open until `finish`: the end of a stream is not worth waking up for before.
+        """
         return [(writer, number) for number, writer in enumerate(self._writers, start=1)]
 
-    def close_write_ends(self) -> None:
-        """Drop our copies, so that the last writer's end is the end of the stream."""
+    def finish(self) -> None:
+        """Whoever else writes is the last: what has ended by now has, at once."""
+        self._close_write_ends()
+        self._arrivals.look()
+
+    def _close_write_ends(self) -> None:
         while self._writers:
             os.close(self._writers.pop())
 

@@ -21,7 +21,7 @@ def piped(scenario: Scenario) -> Capture:
     capture, loop = Capture(), Loop()
     pipes = Pipes(Arrivals(loop), capture.feed)
     stdout, stderr = (os.dup(fd) for fd, _ in pipes.write_ends())
-    pipes.close_write_ends()
+    pipes.finish()
     try:
         loop.result(scenario(pipes, stdout, stderr))
     finally:
