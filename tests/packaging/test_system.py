@@ -290,8 +290,8 @@ class TestStale:
                 command, cwd=ROOT, capture_output=True, text=True, check=True
             ).stdout
 
-        assert "rm -rf .venv" not in planned()
-        assert "rm -rf .venv" in planned(f"PYTHON={tmp_path}/other")
+        assert "venv --clear .venv" not in planned()
+        assert "venv --clear .venv" in planned(f"PYTHON={tmp_path}/other")
 
 
 def test_output_is_shown_of_what_fails_only(tmp_path: Path) -> None:
