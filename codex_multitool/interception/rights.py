@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 MOST = 253  # SCM_MAX_FD: what one message can carry
 
+_TRUNCATED = int(socket.MSG_CTRUNC)  # an enum's `&` takes as long as the call
+
 
 def send(connection: socket.socket, data: bytes | memoryview, descriptors: Sequence[int]) -> int:
     """How many bytes were sent; the descriptors go with the first."""
@@ -27,7 +29,7 @@ def receive(connection: socket.socket, size: int, most: int = 0) -> tuple[bytes,
     for level, kind, content in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             found.frombytes(content[: len(content) - len(content) % found.itemsize])
-    if most and flags & socket.MSG_CTRUNC:
+    if most and flags & _TRUNCATED:
         for fd in found:
             os.close(fd)
         raise OSError(errno.EMSGSIZE, f"more descriptors in one message than {most}")

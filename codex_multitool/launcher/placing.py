@@ -26,10 +26,12 @@ def moved(fd: int, above: int, opened: Callable[[int], None]) -> int:
     return found
 
 
-def actions(descriptors: Sequence[tuple[int, int]], opened: Callable[[int], None]) -> list[Action]:
+def actions(
+    descriptors: Sequence[tuple[int, int]], opened: Callable[[int], None], null: int = -1
+) -> list[Action]:
     """What places these, pairs (ours, number in the program), and /dev/null for standard ones.
 
-    opened: takes what is to be closed once the program is there.
+    opened: takes what is to be closed once the program is there. null: ours, if there is one.
     """
     targets = [target for _, target in descriptors]
     above = first_free(targets)
@@ -37,9 +39,11 @@ def actions(descriptors: Sequence[tuple[int, int]], opened: Callable[[int], None
     missing = {0, 1, 2}.difference(targets)
     if missing:
         # Not opened by the program's process: that may have no more than it has.
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        opened(null)
-        null = moved(null, above, opened)
+        if null < 0:
+            null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            opened(null)
+        if null not in missing:  # nothing is placed over it then
+            null = moved(null, above, opened)
         placed += [(null, standard) for standard in missing]
     return [(os.POSIX_SPAWN_DUP2, source, target) for source, target in placed]
 

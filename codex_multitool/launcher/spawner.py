@@ -262,7 +262,7 @@ def _started(cell: Cell, told: Any, fds: list[int]) -> int:
     workdir, *sources = fds
     environment = {**cell.environment, **more_environment}
     descriptors = list(zip(sources, targets, strict=True))
-    limits = [it for it in _to_be_had(cell.limits) if it[0] == resource.RLIMIT_NOFILE]
+    limits = _to_be_had([it for it in cell.limits if it[0] == resource.RLIMIT_NOFILE])
     with ExitStack() as stack:
         _go_to(workdir, anew=bool(cell.mounts))
         stack.callback(os.chdir, "/")
@@ -276,7 +276,7 @@ def _started(cell: Cell, told: Any, fds: list[int]) -> int:
         def opened(fd: int) -> None:
             stack.callback(os.close, fd)
 
-        placed = actions(descriptors, opened)
+        placed = actions(descriptors, opened, null=0)  # as are 1 and 2: _drop_descriptors
         stack.enter_context(ignoring(ignored))
         return os.posix_spawn(
             argv[0],
