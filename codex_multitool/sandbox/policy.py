@@ -51,6 +51,7 @@ class SandboxPolicy:
     """What a command may do. Equal by value; not to be changed once made."""
 
     __slots__ = (
+        "_fields",
         "exclude_slash_tmp",
         "exclude_tmpdir_env_var",
         "kind",
@@ -72,6 +73,13 @@ class SandboxPolicy:
         self.writable_roots = writable_roots
         self.exclude_tmpdir_env_var = exclude_tmpdir_env_var
         self.exclude_slash_tmp = exclude_slash_tmp
+        self._fields = (
+            kind,
+            network_access,
+            writable_roots,
+            exclude_tmpdir_env_var,
+            exclude_slash_tmp,
+        )
 
     @property
     def full_write(self) -> bool:
@@ -85,23 +93,19 @@ class SandboxPolicy:
 
     def with_roots(self, roots: tuple[str, ...]) -> "SandboxPolicy":
         """The same with other writable roots."""
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        return SandboxPolicy(**{**fields, "writable_roots": roots})
-
-    def _fields(self) -> tuple[object, ...]:
-        return (
+        return SandboxPolicy(
             self.kind,
-            self.network_access,
-            self.writable_roots,
-            self.exclude_tmpdir_env_var,
-            self.exclude_slash_tmp,
+            network_access=self.network_access,
+            writable_roots=roots,
+            exclude_tmpdir_env_var=self.exclude_tmpdir_env_var,
+            exclude_slash_tmp=self.exclude_slash_tmp,
         )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SandboxPolicy) and self._fields() == other._fields()
+        return isinstance(other, SandboxPolicy) and self._fields == other._fields
 
     def __hash__(self) -> int:
-        return hash(self._fields())
+        return hash(self._fields)
 
     def __repr__(self) -> str:
         return f"SandboxPolicy({to_object(self)})"
