@@ -187,6 +187,9 @@ class Hold:
 
 _held: dict[int, Hold] = {}  # by process
 _abandoned: list[Hold] = []
+# What is held is its tracer's alone, ptrace(2): the numbers mean nothing to a fork.
+os.register_at_fork(after_in_child=_held.clear)
+os.register_at_fork(after_in_child=_abandoned.clear)
 
 
 def seize(tid: int, tgid: int) -> Hold | Refused | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from codex_multitool.interception.exec_stop import resume_checked
-from codex_multitool.interception.hold import Ended, Hold, Refused, Stop, Stopped, seize
+from codex_multitool.interception.hold import Ended, Hold, Refused, Stop, Stopped, holds, seize
 from codex_multitool.interception.listener import Notification
 from codex_multitool.interception.tracee import ExecSnapshot, read_exec
 from tests.interception.supervise import Plain, Supervisor, expected
@@ -52,6 +52,19 @@ def _until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < limit
         time.sleep(0.001)
+
+
+def test_a_fork_holds_nothing() -> None:
+    with _running("cat") as process:
+        hold = _held(process.pid, process.pid)
+        assert holds(process.pid)
+        child = os.fork()
+        if child == 0:
+            os._exit(holds(process.pid))  # it may be a child of its own, by now
+        assert os.waitpid(child, 0)[1] == 0
+        hold.interrupt()
+        _next(hold)
+        assert hold.release()
 
 
 def test_interrupted_stopped_and_let_go() -> None:
