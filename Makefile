@@ -2,7 +2,7 @@
 # PYTHON=... names the interpreter (3.11 or newer); otherwise it is that of .venv, the distribution's, or the
 # first fit one in PATH.
 # TESTS='tests/cli -x' are what `make test` is to run, and options of pytest.
-# WORKERS=0 runs them one after the other; otherwise as many at a time as there are processors.
+# WORKERS=0 runs them one after the other; otherwise three at a time for every two processors: many wait.
 # BENCH='--quick --only start' are options of `make bench`; `make bench BENCH=--help` tells them.
 # FUZZ='--seconds 3600 --only wire' are those of `make fuzz`.
 
@@ -20,7 +20,7 @@ TOOLS := $(VENV)/.tools
 SYSTEM := sh packaging/system.sh
 # what the goals take besides what the build does
 WANTED := $(if $(filter test check test-clients,$(MAKECMDGOALS)),tests,$(if $(filter shells bench,$(MAKECMDGOALS)),shells))
-WORKERS := $(shell nproc)
+WORKERS := $(shell echo $$((($$(nproc) * 3 + 1) / 2)))
 # `again` where .venv was made for another interpreter or tree, or its interpreter is gone
 STALE := $(shell PYTHON='$(PYTHON)' $(SYSTEM) stale)
 PIP := $(SYSTEM) quietly build/pip.log $(VENV)/bin/python -m pip install --use-pep517
