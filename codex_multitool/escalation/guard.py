@@ -9,7 +9,7 @@ while everything in the sandbox slept is that program's.
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from codex_multitool.escalation import protected
 from codex_multitool.escalation.newcomers import Newcomers
@@ -47,9 +47,13 @@ class Guard:
 
     Watched are the writable directories, and those on the way down to where commands and programs
     work: git looks for its repository upwards from there.
+
+    quiet: hears whether any look would find nothing, and no program outside need be watched: no
+    command runs that may write, and nothing differs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, quiet: Callable[[bool], None] = lambda _: None) -> None:
+        self._tell_quiet = quiet
         self._roots: tuple[str, ...] = ()
         self._places: dict[str, None] = {}
         self._agreed: Snapshot = {}
@@ -69,6 +73,15 @@ class Guard:
         self._sampled = self._moved = 0.0
         self._since = self._idle_since = 0
         self.departed = Event()  # a program is outside; another one when none is any more
+        self._changed()
+
+    @property
+    def _quiet(self) -> bool:
+        return not self._running and not self._differs
+
+    def _changed(self) -> None:
+        """What `quiet` hears may be something else now."""
+        self._tell_quiet(self._quiet)
 
     def begin(self, roots: Iterable[str], workdir: str = "") -> frozenset[Change]:
         """A command that may write beneath `roots` is about to start; `end` with it.
@@ -93,6 +106,7 @@ class Guard:
             self._unwatched.open(root, now)
         self._running += 1
         self._begun += 1
+        self._changed()
         return frozenset(self._told)
 
     def _way_to(self, directory: str) -> Iterator[str]:
@@ -142,10 +156,11 @@ class Guard:
         if not self._running:
             self._end_vigil()
             self._idle_since = time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
+        self._changed()
 
     def look(self, workdir: str = "") -> Finding:
         """What differs now, also on the way to where a program works."""
-        if not self._running and not self._differs:
+        if self._quiet:
             return Finding(state={})
         if workdir and workdir not in self._places:
             self._watch(self._way_to(workdir))
@@ -153,6 +168,7 @@ class Guard:
         found = protected.changes(self._agreed, state)
         self._doubts = {it.path: self._doubt(it.path, state) for it in found}
         self._differs = bool(found)
+        self._changed()
         marked = (it._replace(doubtful=self._doubts[it.path]) for it in found)
         return Finding(tuple(marked), state)
 
@@ -171,6 +187,7 @@ class Guard:
         self._doubts.clear()
         self._doubtful.clear()
         self._differs = False
+        self._changed()
 
     # While programs are outside
 

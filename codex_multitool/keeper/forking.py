@@ -8,6 +8,7 @@ import time
 
 from codex_multitool.interception.rights import receive
 from codex_multitool.keeper import frames, keeper, protocol
+from codex_multitool.keeper.quiet import heard, never
 from codex_multitool.keeper.zygote import close_all_but, run_service
 from codex_multitool.launcher import tree
 from codex_multitool.launcher.hardening import Limits
@@ -51,6 +52,7 @@ class Zygote:
         self._decoder = frames.Decoder()
         self._sockets: list[int] = []
         self._begin: protocol.Begin | None = None
+        self._quiet = never
         self._keepers: set[int] = set()
         self._own = tree.Children(os.getpid())
 
@@ -87,6 +89,7 @@ class Zygote:
             match message:
                 case protocol.Begin():
                     self._begin = message
+                    self._quiet = heard(self._sockets.pop(0)) if message.quiet else never
                 case protocol.Grow():
                     self._grow(self._sockets.pop(0), self._begin)
                 case _:
@@ -104,8 +107,8 @@ class Zygote:
             self._control.close()
             close_all_but(fd)
             front = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=fd)
-            serve = keeper.Keeper(front, begin.settings, self._started_with).serve
-            run_service("codex-keeper", serve)
+            found = keeper.Keeper(front, begin.settings, self._started_with, self._quiet)
+            run_service("codex-keeper", found.serve)
         self._keepers.add(pid)
         os.close(fd)
 

@@ -90,7 +90,7 @@ class Judging:
             note=self._report.note,
             writable=order.writable,
             own_shell=lambda: OwnShell(self._shell.pid, order.argv),
-            watch=TheirWatch(means.front) if order.watched else NoWatch(),
+            watch=TheirWatch(means.front, means.quiet) if order.watched else NoWatch(),
             own_mounts=settings.own_mounts,
             trace=self._trace if order.traced else None,
         )

@@ -8,6 +8,7 @@ import gc
 import os
 import signal
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from codex_multitool.interception.waiting import STOPS, Children
@@ -33,9 +34,16 @@ class Keeper:
     """Serves the front at the other end of `connection`.
 
     started_with: limits that are others in this process, and given back to what is executed.
+    quiet: see quiet.py.
     """
 
-    def __init__(self, connection: socket.socket, settings: Settings, started_with: Limits) -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        settings: Settings,
+        started_with: Limits,
+        quiet: Callable[[], bool],
+    ) -> None:
         self._loop = loop = Loop()
         self._signals = Signals({signal.SIGCHLD})
         self._command: Command | None = None
@@ -59,6 +67,7 @@ class Keeper:
             starter,
             self._processes,
             self._children,
+            quiet,
         )
 
     def serve(self) -> None:

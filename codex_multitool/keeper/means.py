@@ -1,5 +1,6 @@
 """What a keeper has for its commands, one after the other."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from codex_multitool.escalation.surroundings import Surroundings
@@ -14,7 +15,7 @@ from codex_multitool.running.settings import Environments, Settings
 
 
 class Means(NamedTuple):
-    """All of it."""
+    """All of it. quiet: see quiet.py."""
 
     loop: Loop
     arrivals: Arrivals
@@ -25,6 +26,7 @@ class Means(NamedTuple):
     starter: Starter
     processes: Processes
     children: Children
+    quiet: Callable[[], bool]
 
 
 def surroundings(environments: Environments) -> Surroundings:

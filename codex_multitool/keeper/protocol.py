@@ -24,9 +24,13 @@ MAX_DESCRIPTORS = 4
 
 
 class Begin(NamedTuple):
-    """What all keepers work by; comes once, before the first `Grow`."""
+    """What all keepers work by; comes once, before the first `Grow`.
+
+    quiet: whether a descriptor comes along, see quiet.py.
+    """
 
     settings: Settings
+    quiet: bool = False
 
 
 class Grow(NamedTuple):

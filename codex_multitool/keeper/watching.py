@@ -1,6 +1,6 @@
 """The watch over protected names, where that is the front's: a command's part in it, told over."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from codex_multitool.escalation.watch import Finding
 from codex_multitool.keeper import protocol
@@ -9,13 +9,16 @@ from codex_multitool.loop import Task
 
 
 class TheirWatch:
-    """As escalation.watch.Watch."""
+    """As escalation.watch.Watch. quiet: whether there is nothing to be asked, see quiet.py."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: Front, quiet: Callable[[], bool]) -> None:
         self._front = front
+        self._quiet = quiet
 
     def look(self, workdir: str) -> Task[Finding]:
         """What differs now. Its state is the front's number for it."""
+        if self._quiet():
+            return Finding()
         found, _ = yield from self._front.ask(lambda asked: protocol.Look(asked, workdir))
         return Finding(*found)
 
@@ -25,6 +28,8 @@ class TheirWatch:
 
     def leaving(self, workdir: str, words: Sequence[str], held: int | None) -> Task["TheirAbsence"]:
         """A program is about to start outside."""
+        if self._quiet():
+            return TheirAbsence(self._front, 0)
         absence, _ = yield from self._front.ask(
             lambda asked: protocol.Leaving(asked, workdir, tuple(words), held)
         )
@@ -34,6 +39,8 @@ class TheirWatch:
         self, workdir: str, words: Sequence[str], held: int | None
     ) -> Task["TheirAbsence | Finding"]:
         """The same, if nothing differs."""
+        if self._quiet():
+            return TheirAbsence(self._front, 0)
         found, _ = yield from self._front.ask(
             lambda asked: protocol.Leaving(asked, workdir, tuple(words), held, unchanged=True)
         )

@@ -25,6 +25,7 @@ from codex_multitool.keeper.protocol import (
     Refused,
     Sandbox,
 )
+from codex_multitool.keeper.quiet import made
 from codex_multitool.launcher.spawn import NO_PROCESS
 from codex_multitool.running.settings import Settings
 
@@ -152,8 +153,9 @@ class Keepers:
         self._freed = 0  # how often one has come free
         self._lacking = trio.Event()
         self._expected: Sandbox | None = None
+        self._quiet = made()
         try:
-            zygote.sendall(encode(Begin(settings)))
+            self._begin(settings)
         except OSError:
             pass  # it has ended, which is told to who needs it
         nursery.start_soon(self._supply)
@@ -175,6 +177,11 @@ class Keepers:
         keeper = await self._in_line()
         await self._ordered(keeper, order)
         return keeper
+
+    def quiet(self, quiet: bool) -> None:
+        """Whether there is nothing to be watched, from now on: see Guard."""
+        if self._quiet is not None:
+            self._quiet.tell(quiet)
 
     def expect(self, sandbox: Sandbox | None) -> None:
         """Calls will come. sandbox: theirs, as far as it is known."""
@@ -198,6 +205,15 @@ class Keepers:
         """Let go of those that are free."""
         while self._idle:
             self._idle.pop().close()
+
+    def _begin(self, settings: Settings) -> None:
+        quiet = [] if self._quiet is None else [self._quiet.descriptor]
+        begin = encode(Begin(settings, bool(quiet)))
+        try:
+            self._zygote.sendall(memoryview(begin)[send(self._zygote, begin, quiet) :])
+        finally:
+            for descriptor in quiet:
+                os.close(descriptor)
 
     def _ready(self, sandbox: Sandbox) -> Keeper | None:
         """One that is free, best one that is prepared."""

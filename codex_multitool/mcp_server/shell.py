@@ -54,7 +54,7 @@ class ShellTool:
         self._own = own or OwnFiles()
         self._files = files
         self._seen = OrderedDict[object, Sandbox]()
-        self._guard = Guard()
+        self._guard = Guard(keepers.quiet)
         # What any sandbox of this session could write stays untrusted for its whole life.
         self._ever_writable = {_DEVICES: None}
         self._untrusted: tuple[str, ...] = (_DEVICES,)

@@ -116,8 +116,9 @@ def test_nothing_of_the_servers_is_open_in_anything_it_started(
     inside = {0, 1, 2} if pairing.wrapper is None else {0, 1, 2, 197}
     assert set(descriptors(shell)) == inside
     assert set(descriptors(pid_of(box, "sleep 653"))) == {0, 1, 2, 7}
-    # The server's socket, a pipe that tells of children, and their list.
-    assert len(descriptors(zygote)) == 7
+    # The server's socket, a page that only the server writes, a pipe that tells of children, and
+    # their list.
+    assert len(descriptors(zygote)) == 8
     for pid in spawners:
         # Its keeper's socket, once it is confined.
         wait_until(lambda pid=pid: len(descriptors(pid)) == 4, "a spawner")  # type: ignore[misc]

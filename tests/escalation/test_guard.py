@@ -84,3 +84,25 @@ def test_places_without_end_are_not_all_looked_at_and_none_is_trusted_for_it(pla
     (folders[0] / ".envrc").touch()
     assert found(guard) == []
     assert found(guard, folders[0]) == [f"wrote {folders[0]}/.envrc"]
+
+
+def test_it_tells_when_there_is_nothing_to_be_watched(place: Path) -> None:
+    told: list[bool] = []
+    guard = Guard(told.append)
+    assert told[-1]
+    watch = object()
+    guard.begin([str(place)])
+    assert not told[-1]
+    (place / ".envrc").touch()
+    assert guard.look()
+    guard.end(watch)
+    assert not told[-1]  # it differs still
+    guard.agree(guard.look())
+    assert told[-1]
+    guard.begin([str(place)])
+    guard.begin([str(place)])
+    guard.end(watch)
+    assert not told[-1]
+    guard.look()
+    guard.end(watch)
+    assert told[-1]

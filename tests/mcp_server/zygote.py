@@ -1,5 +1,6 @@
 """A zygote and its keepers, played by a test: what they are told is in plain sight."""
 
+import os
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -92,6 +93,8 @@ class Zygote:
                 match message:
                     case Begin():
                         self.begun.append(message)
+                        if message.quiet:
+                            os.close(sockets.pop(0))
                     case Grow():
                         self._grow(Played(sockets.pop(0), len(self.made) + 1))
                     case _:
