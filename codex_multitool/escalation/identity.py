@@ -54,11 +54,16 @@ def exec_request(
         also += [(name, *executed[1:]) for name in _names(interpreter, workdir)]
     if loaded is not None and loaded.program is not None:
         also += [(name, *loaded.argv[1:]) for name in _names(loaded.program, workdir)]
-    commands = [(name, *argv[1:]) for name in names] + also
-    also += [meant for command in commands for meant in _meant(command, argv)]
+    also += _all_meant([(name, *argv[1:]) for name in names] + also, argv)
     reason = untrusted(program, writable) or _untrusted_interpreter(interpreters, workdir, writable)
     yours = next(filter(None, map(replaceable, (program, *interpreters))), None)
     return ExecRequest(tuple(names), argv, workdir, tuple(also), reason, yours)
+
+
+def with_arguments(request: ExecRequest, argv: Command) -> ExecRequest:
+    """The request of the same program, no script or loader and by the same names, with these."""
+    commands = [(name, *argv[1:]) for name in request.programs]
+    return request._replace(argv=argv, interpreters=tuple(_all_meant(commands, argv)))
 
 
 def named_request(path: str, argv: Command, workdir: str, writable: Collection[str]) -> ExecRequest:
@@ -137,6 +142,10 @@ def _untrusted_interpreter(
         if reason is not None:
             return reason
     return None
+
+
+def _all_meant(commands: Iterable[Command], argv: Command) -> list[Command]:
+    return [meant for command in commands for meant in _meant(command, argv)]
 
 
 def _meant(command: Command, argv: Command) -> list[Command]:

@@ -8,6 +8,7 @@ import os
 from typing import NamedTuple
 
 from codex_multitool.escalation.decide import Deny, ExecRequest, Run, Verdict
+from codex_multitool.escalation.identity import with_arguments
 from codex_multitool.interception.exec_stop import Expected, command_line
 from codex_multitool.interception.program import Identity, Interpreter, Kind, identity
 from codex_multitool.interception.resolve import AT_FDCWD
@@ -41,6 +42,7 @@ class Precedents:
         self._decided: dict[ExecRequest, Verdict] = {}
         self._our_view = our_view
         self._plain: dict[tuple[bytes, bytes], _Plain] = {}
+        self._programs: dict[bytes, tuple[Identity, ExecRequest]] = {}
 
     def knows(self, path: bytes, said: bytes) -> Expected | None:
         """What an execve(2) is of, if there was the same before, of the same unchanged file.
@@ -60,6 +62,24 @@ class Precedents:
         """The request and the verdict, if what is known of this execve(2) is that it may not."""
         plain = self._plain.get((path, said))
         return None if plain is None else plain.denied
+
+    def like(self, path: bytes, said: bytes) -> ExecRequest | None:
+        """The request of an execve(2) that has but other arguments than one before.
+
+        None, too, if there was none of the same unchanged file.
+        """
+        which, request = self._programs.get(path, (None, None))
+        try:
+            if request is None or not said or identity(os.stat(path)) != which:
+                return None
+        except OSError:
+            return None
+        return with_arguments(request, tuple(os.fsdecode(said[:-1]).split("\0")))
+
+    def learn_like(self, path: bytes, said: bytes) -> Expected:
+        """Remember that what such a request is of just runs, too."""
+        which, _ = self._programs[path]
+        return self._learn_plain(path, said, which, None)
 
     def judged(self, facts: Facts) -> tuple[ExecRequest, Verdict] | None:
         """The request and the verdict, Run without a note or Deny, of an exec with these facts."""
@@ -86,8 +106,13 @@ class Precedents:
                 self._judged.clear()
             self._judged[facts] = request, verdict
             if self._our_view and _plain(snapshot, request):
+                assert snapshot.program is not None, "it was judged"
+                which, path = snapshot.program.identity, os.fsencode(snapshot.file)
                 denied = (request, verdict) if isinstance(verdict, Deny) else None
-                self._learn_plain(snapshot, denied)
+                self._learn_plain(path, command_line(snapshot.argv_executed()), which, denied)
+                if len(self._programs) >= _MOST:
+                    self._programs.clear()
+                self._programs[path] = which, request
         else:
             if len(self._decided) >= _MOST:
                 self._decided.clear()
@@ -95,15 +120,14 @@ class Precedents:
         if request.untrusted is None:
             self._learn_files(snapshot)
 
-    def _learn_plain(self, snapshot: ExecSnapshot, denied: tuple[ExecRequest, Deny] | None) -> None:
+    def _learn_plain(
+        self, path: bytes, said: bytes, which: Identity, denied: tuple[ExecRequest, Deny] | None
+    ) -> Expected:
         if len(self._plain) >= _MOST:
             self._plain.clear()
-        assert snapshot.program is not None, "it ran"
-        which = snapshot.program.identity
-        path = os.fsencode(snapshot.file)
-        said = command_line(snapshot.argv_executed())
         expected = Expected(which[0], which[1], said, path=path)
         self._plain[path, said] = _Plain(which, expected, denied)
+        return expected
 
     def _learn_files(self, snapshot: ExecSnapshot) -> None:
         if len(self.files) >= _MOST:

@@ -24,7 +24,7 @@ from codex_multitool.escalation.decide import Verdict as Decided
 from codex_multitool.escalation.question import Verdict
 from codex_multitool.interception.descriptors import say
 from codex_multitool.interception.escalate import Escalation, request_of
-from codex_multitool.interception.exec_stop import Resumed, Steps, resume_checked
+from codex_multitool.interception.exec_stop import Expected, Resumed, Steps, resume_checked
 from codex_multitool.interception.hold import Refused
 from codex_multitool.interception.incoming import Incoming, fail
 from codex_multitool.interception.kernel import KernelError
@@ -47,6 +47,7 @@ from codex_multitool.loop import Event, Running, Task
 
 _DENIED_STATUS = 1
 _STDERR = 2
+_RUN = Run()
 _MAX_HELD = 256  # each takes a dozen descriptors of ours, and up to 6 MiB
 
 
@@ -140,7 +141,7 @@ class Supervisor:
             return
         precedents = self._precedents
         architecture = self._listener.architecture
-        snapshot = read_known(architecture, notification, precedents.knows) or read_exec(
+        snapshot = read_known(architecture, notification, self._known) or read_exec(
             self._listener, notification, precedents.files
         )
         if isinstance(snapshot, Gone):
@@ -159,6 +160,16 @@ class Supervisor:
         else:
             held = self._held[snapshot.tgid] = _Held(notification, snapshot)
             self._judge(held, snapshot)
+
+    def _known(self, path: bytes, said: bytes) -> Expected | None:
+        """What an execve(2) is of, by what was judged before; None: all of it has to be read."""
+        known = self._precedents.knows(path, said)
+        if known is not None:
+            return known
+        request = self._precedents.like(path, said)
+        if request is None or decide(self._context.judgement, request) != _RUN:
+            return None
+        return self._precedents.learn_like(path, said)
 
     def _unread(self, notification: Notification, found: Unreadable) -> None:
         """What is not known cannot be judged; it matters not where nothing is kept from anybody."""

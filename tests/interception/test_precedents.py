@@ -164,6 +164,39 @@ def test_a_plain_program_is_known_by_path_and_arguments(tmp_path: Path) -> None:
     assert not _kept(script)
 
 
+def test_a_program_is_known_with_other_arguments(tmp_path: Path) -> None:
+    ((facts, snapshot),) = _seen(tmp_path, "/usr/bin/env a=b; :")
+    for our_view, untrusted in ((True, None), (False, None), (True, "it can be written")):
+        precedents = Precedents(our_view=our_view)
+        request = _request(snapshot, untrusted)
+        said = _said(snapshot, "more", "")
+        assert precedents.like(*said) is None
+        precedents.learn(facts, snapshot, request, Deny("no"))
+        if not our_view or untrusted:
+            assert precedents.like(*said) is None
+            continue
+        argv = (*snapshot.argv, "more", "")
+        assert precedents.like(*said) == request._replace(argv=argv)
+        assert precedents.like(said[0], b"") is None  # the kernel adds a word to none
+        assert precedents.like(b"/usr/bin/envy", said[1]) is None
+        assert precedents.knows(*said) is None
+        known = precedents.learn_like(*said)
+        assert precedents.knows(*said) == known
+        assert known == expected(snapshot)._replace(path=said[0], command_line=said[1])
+        assert precedents.denied(*said) is None
+        assert precedents.denied(*_said(snapshot)) is not None
+
+
+def test_what_git_means_by_other_arguments_is_judged(tmp_path: Path) -> None:
+    ((facts, snapshot),) = _seen(tmp_path, "/bin/true; :")
+    precedents = Precedents(our_view=True)
+    request = _request(snapshot)._replace(programs=("/bin/true", "/usr/bin/git"))
+    precedents.learn(facts, snapshot, request, Run())
+    found = precedents.like(b"/bin/true", b"git\0-C\0/\0push\0")
+    assert found is not None
+    assert found.interpreters == (("/usr/bin/git", "push"),)
+
+
 def test_a_program_that_was_changed_is_not_known(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copy("/bin/true", copy)
@@ -175,8 +208,10 @@ def test_a_program_that_was_changed_is_not_known(tmp_path: Path) -> None:
     shutil.copy("/bin/false", copy)
     os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert precedents.knows(*_said(snapshot)) is None
+    assert precedents.like(*_said(snapshot)) is None
     copy.unlink()
     assert precedents.knows(*_said(snapshot)) is None
+    assert precedents.like(*_said(snapshot)) is None
 
 
 def test_files_in_the_sandboxs_reach_are_looked_at_each_time(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ from codex_multitool.escalation.decide import Verdict as Decided
 from codex_multitool.escalation.judgement import Judgement
 from codex_multitool.escalation.question import Question
 from codex_multitool.interception import supervisor
-from codex_multitool.interception.listener import Notification
+from codex_multitool.interception.listener import Listener, Notification
+from codex_multitool.interception.program import Known
+from codex_multitool.interception.tracee import ExecSnapshot, Gone, Unreadable, read_exec
 from codex_multitool.loop import Event, Task, Wait
 from tests.interception.judging import Answer, Judging, no_descriptor_is_left
 from tests.interception.supervise import SECONDS
@@ -73,6 +75,31 @@ def test_what_is_forbidden_is_so_again_and_told_each_time(heard: str) -> None:
         assert (status, text.count("Execution denied: "), text.count("\n1\n")) == (0, 3, 3)
         denied = (os.path.realpath("/bin/ls"), ("/bin/ls", "/"), "deny")
         assert [it[:3] for it in judging.recorded] == [denied] * 3
+
+
+def test_other_arguments_are_judged_without_another_look_at_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A rule that is about them sees them all the same."""
+    read: list[int] = []
+
+    def counted(
+        listener: Listener, notification: Notification, files: Known
+    ) -> ExecSnapshot | Gone | Unreadable:
+        read.append(notification.tid)
+        return read_exec(listener, notification, files)
+
+    monkeypatch.setattr(supervisor, "read_exec", counted)
+    rule = 'prefix_rule(pattern=["echo", "no"], decision="forbidden", justification="no")\n'
+    script = "for word in a b '' no d; do /bin/echo $word '' x$word; done; /bin/echo; echo $?"
+    with Judging(sh(script), rule) as judging:
+        status, text = judging.run()
+        assert status == 0
+        lines = text.splitlines()
+        assert lines.pop(3).startswith("Execution denied: ")
+        assert lines == ["a  xa", "b  xb", " x", "d  xd", "", "0"]
+        assert [it.argv for it in judging.recorded] == [("/bin/echo", "no", "", "xno")]
+    assert len(read) == 2  # the first, and the forbidden one
 
 
 def test_it_tells_when_no_process_is_left_and_the_loop_sleeps() -> None:
