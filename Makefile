@@ -20,6 +20,8 @@ TOOLS := $(VENV)/.tools
 SYSTEM := sh packaging/system.sh
 # what the goals take besides what the build does
 WANTED := $(if $(filter test check test-clients,$(MAKECMDGOALS)),tests,$(if $(filter shells bench,$(MAKECMDGOALS)),shells))
+# what pip installs at once, rather than in a second run
+EXTRAS := $(if $(filter setup test test-clients bench soak fuzz check lint,$(MAKECMDGOALS)),[dev])
 WORKERS := $(shell echo $$((($$(nproc) * 3 + 1) / 2)))
 # `again` where .venv was made for another interpreter or tree, or its interpreter is gone
 STALE := $(shell PYTHON='$(PYTHON)' $(SYSTEM) stale)
@@ -94,13 +96,13 @@ $(READY): pyproject.toml packaging/system.sh $(STALE)
 	@$(SYSTEM) install $(WANTED)
 	@echo "Setting up $(VENV)"
 	@"$$($(SYSTEM) python)" -m venv --clear $(VENV)
-	@$(PIP) --editable .
+	@$(PIP) --editable '.$(EXTRAS)'
 	@$(SYSTEM) identity $(VENV)/bin/python >$@
+	@$(if $(EXTRAS),touch $(TOOLS))
 
 $(TOOLS): $(READY)
-	@echo "Installing what the tests and make lint take"
-	@$(PIP) --editable '.[dev]'
-	@touch $@
+	@[ $@ -nt $(READY) ] || { echo "Installing what the tests and make lint take" && \
+		$(PIP) --editable '.[dev]' && touch $@; }
 
 $(EXECUTABLE): $(SOURCES) pyproject.toml $(READY)
 	@$(VENV)/bin/python packaging/zipapp.py
