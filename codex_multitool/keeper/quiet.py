@@ -31,6 +31,11 @@ class Quiet:
         """There is nothing to be watched from now on, or there may be."""
         self._page[0] = quiet
 
+    def close(self) -> None:
+        """There may be, for ever."""
+        self.tell(False)
+        self._page.close()
+
 
 def made() -> Quiet | None:
     """One, if it can be had; without one, keepers ask each time."""

@@ -202,9 +202,12 @@ class Keepers:
         keeper.close()
 
     def close(self) -> None:
-        """Let go of those that are free."""
+        """Let go of those that are free; the others are told no more what is quiet."""
         while self._idle:
             self._idle.pop().close()
+        if self._quiet is not None:
+            self._quiet.close()
+            self._quiet = None
 
     def _begin(self, settings: Settings) -> None:
         quiet = [] if self._quiet is None else [self._quiet.descriptor]

@@ -37,6 +37,8 @@ def test_what_is_told_is_heard_in_forks_too() -> None:
     for it in (True, False, True):
         quiet.tell(it)
         assert hear() is it
+    quiet.close()
+    assert not hear()
     os.close(reader)
     os.close(writer)
 
