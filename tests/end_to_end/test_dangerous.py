@@ -13,6 +13,7 @@ from tests.end_to_end.rig import (
     over,
     which,
 )
+from tests.end_to_end.shared import Share
 
 UNASKED = ("--dangerous-commands", "run")
 
@@ -25,9 +26,9 @@ def make_victims(box: Box) -> None:
 
 
 @over(PAIRINGS)
-def test_it_is_asked_once_and_accepted_it_runs(pairing: Pairing, start: Start, box: Box) -> None:
+def test_it_is_asked_once_and_accepted_it_runs(pairing: Pairing, share: Share, box: Box) -> None:
     make_victims(box)
-    client = start(pairing, policy=ONLY_WORKSPACE)
+    client = share(pairing, policy=ONLY_WORKSPACE)
     assert client.shell("rm -rf d; echo rc=$?").output == "rc=0\n"
     assert [question.asked for question in client.questions] == [
         f"Allow agent to run `{which('rm')} -rf d` in `{box.ws}`?"
@@ -36,9 +37,9 @@ def test_it_is_asked_once_and_accepted_it_runs(pairing: Pairing, start: Start, b
 
 
 @over(PAIRINGS)
-def test_accepting_does_not_lift_the_sandbox(pairing: Pairing, start: Start, box: Box) -> None:
+def test_accepting_does_not_lift_the_sandbox(pairing: Pairing, share: Share, box: Box) -> None:
     make_victims(box)
-    client = start(pairing, policy=ONLY_WORKSPACE)
+    client = share(pairing, policy=ONLY_WORKSPACE)
     result = client.shell(f"rm -rf {box.out}/d; echo rc=$?")
     assert "rc=1" in result.lines
     assert "Permission denied" in result.output
@@ -47,18 +48,18 @@ def test_accepting_does_not_lift_the_sandbox(pairing: Pairing, start: Start, box
 
 
 @over(PAIRINGS)
-def test_declined_it_does_not_run(pairing: Pairing, start: Start, box: Box) -> None:
+def test_declined_it_does_not_run(pairing: Pairing, share: Share, box: Box) -> None:
     make_victims(box)
-    client = start(pairing, policy=ONLY_WORKSPACE, answer=decline)
+    client = share(pairing, policy=ONLY_WORKSPACE, answer=decline)
     result = client.shell("rm -rf d")
     assert (result.exit_code, result.output) == (1, "Execution denied: User declined execution\n")
     assert (box.ws / "d" / "file").exists()
 
 
 @over(OUR_PAIRINGS)
-def test_spellings_that_are_asked_about(pairing: Pairing, start: Start, box: Box) -> None:
+def test_spellings_that_are_asked_about(pairing: Pairing, share: Share, box: Box) -> None:
     make_victims(box)
-    client = start(pairing, policy=ONLY_WORKSPACE, answer=decline)
+    client = share(pairing, policy=ONLY_WORKSPACE, answer=decline)
     for command in (
         "rm -fr d",
         "rm -r -f d",
@@ -87,9 +88,9 @@ def test_spellings_that_are_asked_about(pairing: Pairing, start: Start, box: Box
 
 
 @over(OUR_PAIRINGS)
-def test_commands_that_are_not_asked_about(pairing: Pairing, start: Start, box: Box) -> None:
+def test_commands_that_are_not_asked_about(pairing: Pairing, share: Share, box: Box) -> None:
     make_victims(box)
-    client = start(pairing, policy=ONLY_WORKSPACE, answer=decline)
+    client = share(pairing, policy=ONLY_WORKSPACE, answer=decline)
     result = client.shell("env true; touch f; rm f; mkdir e; rmdir e; ls -rf d; echo rm -rf d")
     assert result.exit_code == 0
     assert client.questions == []
@@ -97,13 +98,13 @@ def test_commands_that_are_not_asked_about(pairing: Pairing, start: Start, box: 
 
 @over(OUR_PAIRINGS)
 def test_what_a_script_or_make_runs_is_not_asked_about(
-    pairing: Pairing, start: Start, box: Box
+    pairing: Pairing, share: Share, box: Box
 ) -> None:
     (box.ws / "Makefile").write_text("all:\n\trm -rf d\n")
     script = box.ws / "configure"
     script.write_text("#!/bin/sh\nrm -rf d\n")
     script.chmod(0o755)
-    client = start(pairing, policy=ONLY_WORKSPACE, answer=decline)
+    client = share(pairing, policy=ONLY_WORKSPACE, answer=decline)
     for command in (
         "./configure",
         "./configure; echo done",

@@ -6,22 +6,23 @@ import pytest
 
 from tests.end_to_end.processes import running, wait_until
 from tests.end_to_end.rig import OUR_PAIRINGS, WORKSPACE, Box, Pairing, Start, over
+from tests.end_to_end.shared import Share
 
 ALLOW_SH = 'prefix_rule(pattern=["sh"])\n'
 
 
 @over(OUR_PAIRINGS)
-def test_umask_and_folder_are_the_callers(pairing: Pairing, start: Start, box: Box) -> None:
+def test_umask_and_folder_are_the_callers(pairing: Pairing, share: Share, box: Box) -> None:
     (box.ws / "sub").mkdir()
-    client = start(pairing, rules=ALLOW_SH)
+    client = share(pairing, rules=ALLOW_SH)
     result = client.shell("umask 027; cd sub; sh -c 'umask; pwd'")
     assert result.lines == ["0027", f"{box.ws}/sub"]
 
 
 @over(OUR_PAIRINGS)
-def test_redirections_beyond_the_standard_streams(pairing: Pairing, start: Start, box: Box) -> None:
+def test_redirections_beyond_the_standard_streams(pairing: Pairing, share: Share, box: Box) -> None:
     (box.ws / "in").write_text("from the file\n")
-    client = start(pairing, rules=ALLOW_SH, policy=WORKSPACE)
+    client = share(pairing, rules=ALLOW_SH, policy=WORKSPACE)
     result = client.shell("exec 3<in 4>out 7>&1; sh -c 'cat <&3 >&4; echo seven >&7'; cat out")
     assert sorted(result.lines) == ["from the file", "seven"]
 
@@ -33,8 +34,8 @@ def test_process_substitution(pairing: Pairing, start: Start) -> None:
 
 
 @over(OUR_PAIRINGS)
-def test_a_signal_to_the_caller_reaches_the_program(pairing: Pairing, start: Start) -> None:
-    client = start(pairing, rules=ALLOW_SH, policy=WORKSPACE)
+def test_a_signal_to_the_caller_reaches_the_program(pairing: Pairing, share: Share) -> None:
+    client = share(pairing, rules=ALLOW_SH, policy=WORKSPACE)
     for signal in ("TERM", "HUP", "USR1"):
         result = client.shell(
             f"""
@@ -64,8 +65,8 @@ def test_a_deadly_signal_to_the_caller_ends_the_program(
 
 
 @over(OUR_PAIRINGS)
-def test_death_by_a_signal_is_told_apart(pairing: Pairing, start: Start) -> None:
-    client = start(pairing, rules=ALLOW_SH)
+def test_death_by_a_signal_is_told_apart(pairing: Pairing, share: Share) -> None:
+    client = share(pairing, rules=ALLOW_SH)
     for signal, number in (("TERM", 15), ("SEGV", 11), ("KILL", 9)):
         result = client.shell(f"ulimit -c 0; sh -c 'kill -{signal} $$'; echo rc=$?")
         assert f"rc={128 + number}" in result.lines
@@ -79,7 +80,7 @@ def test_it_ends_with_the_pipe_it_writes_to(pairing: Pairing, start: Start) -> N
 
 
 @over(OUR_PAIRINGS)
-def test_many_at_once(pairing: Pairing, start: Start) -> None:
-    client = start(pairing, rules=ALLOW_SH)
+def test_many_at_once(pairing: Pairing, share: Share) -> None:
+    client = share(pairing, rules=ALLOW_SH)
     result = client.shell('for i in 1 2 3 4 5 6 7 8; do sh -c "echo $i" & done; wait')
     assert sorted(result.lines) == list("12345678")
