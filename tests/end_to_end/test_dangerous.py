@@ -16,6 +16,27 @@ from tests.end_to_end.rig import (
 from tests.end_to_end.shared import Share
 
 UNASKED = ("--dangerous-commands", "run")
+SPELLINGS = (
+    "rm -fr d",
+    "rm -r -f d",
+    "rm -Rf d",
+    "rm -v -rf d",
+    "rm --recursive --force d",
+    "rm -r d",
+    f"{which('rm')} -rf d",
+    "command rm -rf d",
+    "(exec -a ls rm -rf d)",
+    "env rm -rf d",
+    "nice rm -rf d",
+    "timeout 9 rm -rf d",
+    "echo d | xargs rm -rf",
+    "find . -name d -exec rm -rf {} +",
+    "sh -c 'rm -rf d'",
+    "bash -ec 'if true; then rm -rf d; fi'",
+    "git clean -fd",
+    "git push --force",
+    "git reset --hard",
+)
 
 
 def make_victims(box: Box) -> None:
@@ -60,30 +81,10 @@ def test_declined_it_does_not_run(pairing: Pairing, share: Share, box: Box) -> N
 def test_spellings_that_are_asked_about(pairing: Pairing, share: Share, box: Box) -> None:
     make_victims(box)
     client = share(pairing, policy=ONLY_WORKSPACE, answer=decline)
-    for command in (
-        "rm -fr d",
-        "rm -r -f d",
-        "rm -Rf d",
-        "rm -v -rf d",
-        "rm --recursive --force d",
-        "rm -r d",
-        f"{which('rm')} -rf d",
-        "command rm -rf d",
-        "(exec -a ls rm -rf d)",
-        "env rm -rf d",
-        "nice rm -rf d",
-        "timeout 9 rm -rf d",
-        "echo d | xargs rm -rf",
-        "find . -name d -exec rm -rf {} +",
-        "sh -c 'rm -rf d'",
-        "bash -ec 'if true; then rm -rf d; fi'",
-        "git clean -fd",
-        "git push --force",
-        "git reset --hard",
-    ):
-        asked = len(client.questions)
-        client.shell(command)
-        assert len(client.questions) == asked + 1, command
+    calls = {command: client.begin_shell(command) for command in SPELLINGS}
+    for command, call in calls.items():
+        assert "User declined execution" in call.shell_result().output, command
+    assert len(client.questions) == len(SPELLINGS)  # so none was asked about twice
     assert (box.ws / "d" / "file").exists()
 
 
