@@ -57,7 +57,7 @@ def _run(options: Options) -> int:
 def _checked(options: Options) -> Options:
     """With absolute paths, and what the surroundings say. Raises NotRunError."""
     shells.open_standard_descriptors()
-    ignored = tuple(n for n in _HEREDITARY if signal.getsignal(n) is signal.SIG_IGN)
+    ignored = tuple(int(n) for n in _HEREDITARY if signal.getsignal(n) is signal.SIG_IGN)
     if signal.SIGINT not in ignored:
         # Until the run listens to it, Ctrl-C ends the process without a traceback.
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -96,6 +96,29 @@ class TestCommand:
     def test_exit_status_is_the_commands(self, ground: Ground, script: str, status: int) -> None:
         assert ground.run("--", script).returncode == status
 
+    def test_signals_that_our_caller_ignored_are_ignored(self, ground: Ground) -> None:
+        asked = "grep SigIgn /proc/self/status"  # as nohup(1), and a shell's background job
+        for trap, mask in (("HUP", 1), ("INT QUIT", 2 | 4), ("HUP INT QUIT TERM", 0x4007)):
+            done = subprocess.run(
+                [
+                    "/bin/sh",
+                    "-c",
+                    f'trap "" {trap}; exec "$@"',
+                    "sh",
+                    built() / roles.CLI,
+                    "exec",
+                    asked,
+                ],
+                env=ground.environment(),
+                cwd=ground.workspace,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=DEADLINE,
+            )
+            assert (done.returncode, done.stderr) == (0, "")
+            assert int(done.stdout.split()[1], 16) & 0x4007 == mask
+
     def test_signals_that_our_caller_blocked_are_no_matter(self, ground: Ground) -> None:
         blocking = (
             "import os, signal, sys\n"
