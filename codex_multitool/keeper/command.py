@@ -92,6 +92,12 @@ class Command:
         if self._ending is not None:
             self._ending.begin(gently=gently)
 
+    def abandon(self) -> None:
+        """The front has gone: end it at once, and whatever waits for an answer."""
+        self.end(gently=False)
+        if self._shell is not None and self._shell.pid:
+            self._judge_no_more()  # what is held by it could not be waited for
+
     # Its life
 
     def live(self) -> Task[None]:

@@ -111,7 +111,7 @@ class Keeper:
         if self._command is None:
             self._finished.set()
         else:
-            self._command.end(gently=False)
+            self._command.abandon()
 
     def _child(self, _: int) -> None:
         if STOPS.issuperset(self._signals.take()):

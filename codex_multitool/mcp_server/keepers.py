@@ -33,6 +33,7 @@ _CHUNK = 1 << 16
 _MAX_KEEPERS = 512  # 256 calls, and as many more that left something running
 _MAX_IDLE = 32  # kept for the next burst of calls
 _KEPT = 2  # of them, how many stay when none comes
+_AT_FIRST = 1  # before any has come: each takes 5 MiB, and another is made beside the first call
 _IDLE_SECONDS = 30.0
 _SANDBOXES = 3  # for so many a keeper stays prepared
 # Made without more ado; what a processor is busy with may wait for another as well.
@@ -188,7 +189,7 @@ class Keepers:
         self._expected = sandbox
         for keeper in self._idle[-_KEPT:]:
             self._nursery.start_soon(self._prepare, keeper)
-        self._make(_KEPT - len(self._idle) - self._growing)
+        self._make(_AT_FIRST - len(self._idle) - self._growing)
 
     def dismiss(self, keeper: Keeper) -> None:
         """Take back a keeper that is free again."""

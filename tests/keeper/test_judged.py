@@ -12,12 +12,14 @@ import pytest
 from codex_multitool.escalation.judgement import Judgement
 from codex_multitool.execpolicy.parser import Source, parse
 from codex_multitool.keeper import protocol
-from tests.keeper.driver import CONFINED, FULL, House, Keeper
+from tests.end_to_end.processes import wait_until
+from tests.keeper.driver import CONFINED, FULL, House, Keeper, children, comm
 from tests.keeper.test_spawner_attacked import BOTH
 
 RULES = """
 prefix_rule(pattern=["/bin/false"], decision="forbidden", justification="never")
 prefix_rule(pattern=["/bin/chmod"], decision="prompt")
+prefix_rule(pattern=["/bin/sleep"], decision="allow")
 """
 FORBIDDEN = "/bin/false"
 ASKED = "/bin/chmod --version"
@@ -116,3 +118,34 @@ def test_what_was_learnt_of_one_sandbox_is_not_used_in_another(keeper: Keeper) -
         ran = keeper.run(f"/bin/true; {FORBIDDEN}; /bin/true", within)
         assert ran.text.startswith(DENIED)
         assert keeper.works(within)
+
+
+@pytest.mark.parametrize("last", [protocol.Ask, protocol.Leaving, protocol.Returned])
+def test_a_front_that_goes_while_it_is_asked_leaves_nothing(
+    house: House, judgement: Judgement, last: type[Any]
+) -> None:
+    keeper = house.keeper(judgement=judgement)
+    command = f"{ASKED}; /bin/true" if last is protocol.Ask else "/bin/sleep 0.1; /bin/true"
+    keeper.order(command, CONFINED, watched=True)
+    while not isinstance(message := keeper.read(), last):
+        if isinstance(message, protocol.Look):
+            keeper.tell(protocol.Answer(message.number, ((), 0)))
+        elif isinstance(message, protocol.Leaving):
+            keeper.tell(protocol.Answer(message.number, message.number))  # its end is waited for
+    keeper.close()
+    # The zygote, which ends keepers that stay, is there: it ends by itself.
+    wait_until(lambda: not Path(f"/proc/{keeper.pid}").exists(), "the keeper's end")
+
+
+def test_a_front_that_goes_while_a_program_is_outside_leaves_nothing(
+    house: House, judgement: Judgement
+) -> None:
+    keeper = house.keeper(judgement=judgement)
+    keeper.order("/bin/sleep 1000; /bin/true", CONFINED, watched=True)
+    while not isinstance(message := keeper.read(), protocol.Leaving):
+        pass
+    keeper.tell(protocol.Answer(message.number, message.number))
+    wait_until(lambda: "sleep" in map(comm, children(keeper.pid)), "the program")
+    keeper.close()
+    # Nobody is left whom it could tell of the program's end.
+    wait_until(lambda: not Path(f"/proc/{keeper.pid}").exists(), "the keeper's end")
