@@ -12,9 +12,9 @@ from codex_multitool.config.settings import Statements, merged, statements
 from codex_multitool.config.shell_environment import shell_environment
 from codex_multitool.escalation.dangerous import danger
 from codex_multitool.escalation.decide import ExecRequest, decide
-from codex_multitool.escalation.environment import escalated_environment
-from codex_multitool.escalation.environment_table import risk_of
+from codex_multitool.escalation.environment import escalated_environment, own_environment
 from codex_multitool.escalation.git_guards import git_guards, settings
+from codex_multitool.escalation.harmless_variables import harmless
 from codex_multitool.escalation.judgement import Judgement
 from codex_multitool.escalation.shell_script import simple_commands
 from codex_multitool.escalation.unwrap import unwrap
@@ -148,17 +148,17 @@ def environment(data: bytes) -> None:
     def writable(path: str) -> bool:
         return path.startswith("/w")
 
-    found = escalated_environment(_SERVER, caller, writable=writable).environment
+    own = own_environment(_SERVER, writable=writable)
+    found = escalated_environment(own, _SERVER, caller, writable=writable).variables
     assert PRIVATE_VARIABLES.isdisjoint(found)
     assert found["PATH"]
     for variable, value in found.items():
         assert b"\0" not in os.fsencode(f"{variable}={value}")
-        risk = risk_of(variable, value)
         if variable == "PATH":
             entries = value.split(":")
             assert all(each.startswith("/") and not writable(each) for each in entries)
-        elif risk is not None and variable in caller:
-            assert value == _SERVER.get(variable) or value in risk.harmless
+        else:
+            assert value == _SERVER.get(variable) or harmless(variable, value)
     guards = git_guards(f"/{name}", arguments, found, own=settings(listing))
     for variable, value in guards.items():
         assert b"\0" not in os.fsencode(f"{variable}={value}")

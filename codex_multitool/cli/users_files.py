@@ -13,7 +13,14 @@ from codex_multitool.config.errors import ConfigError
 from codex_multitool.config.home import codex_home
 from codex_multitool.config.layers import load
 from codex_multitool.config.rules_files import load_policy, overlooked, read_rules, rules_files
-from codex_multitool.config.settings import OURS, VARIABLES, Key, Stated, dotted
+from codex_multitool.config.settings import (
+    KEPT_BY_PROGRAM,
+    OURS,
+    VARIABLES,
+    Key,
+    Stated,
+    dotted,
+)
 from codex_multitool.execpolicy.parser import parse
 from codex_multitool.execpolicy.rules import RulesError
 from codex_multitool.running.configured import workspace
@@ -78,7 +85,7 @@ def _setting(key: Key, stated: Stated) -> Finding:
     value = "set" if key[:-1] == VARIABLES else json.dumps(stated.value, ensure_ascii=False)
     found = f"{value} ({stated.where})"
     wide, follows = _WIDE.get(key, (None, ""))
-    if key == _KEPT:
+    if key == _KEPT or key[:-1] == KEPT_BY_PROGRAM:
         wide, follows = stated.value, "commands decide by these what trusted programs run"
     if wide is None or stated.value != wide:
         return Finding(name, OK, found)

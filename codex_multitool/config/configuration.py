@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar, cast
 
@@ -10,6 +10,7 @@ from codex_multitool.config.limits import Limits
 from codex_multitool.config.settings import (
     ENVIRONMENT,
     FILTERS,
+    KEPT_BY_PROGRAM,
     OURS,
     VARIABLES,
     WORKSPACE,
@@ -34,6 +35,7 @@ class Config(NamedTuple):
     """The configuration. None, in what is ours: not stated.
 
     workspace_write: that policy with its settings, whether or not it is the mode.
+    users_variables: what of environment.set no project says.
     stated: who has the last word on what.
     layers: low to high. warnings: for the user to read.
     """
@@ -41,6 +43,7 @@ class Config(NamedTuple):
     sandbox_mode: str | None = None
     workspace_write: SandboxPolicy = SandboxPolicy(WORKSPACE_WRITE)
     environment: EnvironmentPolicy = EnvironmentPolicy()
+    users_variables: Mapping[str, str] = MappingProxyType({})
     intercept: str | None = None
     shell: str | None = None
     rules: tuple[str, ...] = ()
@@ -48,6 +51,7 @@ class Config(NamedTuple):
     dangerous_commands: str | None = None
     protect: str | None = None
     keep_environment: tuple[str, ...] = ()
+    keep_environment_of: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     drop_environment: tuple[str, ...] = ()
     limits: Limits = Limits()
     max_output: int | None = None
@@ -104,6 +108,11 @@ def configuration(
         dangerous_commands=get(None, OURS, "dangerous_commands"),
         protect=get(None, OURS, "protect"),
         keep_environment=get((), OURS, "keep_environment"),
+        keep_environment_of={
+            key[-1]: cast("tuple[str, ...]", it.value)
+            for key, it in found.items()
+            if key[:-1] == KEPT_BY_PROGRAM
+        },
         drop_environment=get((), OURS, "drop_environment"),
         limits=Limits(
             memory=get(None, OURS, "max_memory"),

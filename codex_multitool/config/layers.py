@@ -56,8 +56,9 @@ def load(
     warnings = [*_imposed(os.path.dirname(system)), *stack.warnings, *_without_effect(found)]
     layers = [*stack.layers, *(Layer(f"-c {text}") for text in overrides)]
     config = configuration(found, layers, warnings)
-    hold(configuration(without), config, projects)
-    return config
+    users = configuration(without)
+    hold(users, config, projects)
+    return config._replace(users_variables=users.environment.set)
 
 
 class _Stack:

@@ -29,6 +29,7 @@ from codex_multitool.config.values import (
     output_size,
     path,
     pattern,
+    program,
     seconds,
     size,
     variable,
@@ -43,6 +44,7 @@ PROJECTS = "projects"
 MARKERS = "project_root_markers"
 FILTERS = (ENVIRONMENT, "filters")
 VARIABLES = (ENVIRONMENT, "set")
+KEPT_BY_PROGRAM = (OURS, "keep_environment_of")
 
 
 class Table(NamedTuple):
@@ -94,6 +96,7 @@ SETTINGS = Table(
                 "dangerous_commands": choice("ask", "run"),
                 "protect": choice("check", "namespace"),
                 "keep_environment": array(beginning),
+                "keep_environment_of": Table(others=array(beginning), key=program),
                 "drop_environment": array(beginning),
                 "max_memory": limit(size),
                 "max_processes": limit(count),

@@ -156,6 +156,16 @@ def beginning(value: object, _base: Base) -> str:
     return text
 
 
+def program(text: str) -> str:
+    """A program's base name, or its absolute path."""
+    if not text or "\0" in text or ("/" in text and (not isabs(text) or normpath(text) != text)):
+        raise WrongValueError(
+            f"neither a program's name nor its path: {text[:40]!r}",
+            'write "make" or "/usr/bin/make"',
+        )
+    return text
+
+
 def variable_value(value: object, _base: Base) -> str:
     """What a variable can hold."""
     text = _string(value)

@@ -49,13 +49,13 @@ def start_outside(
     if its environment cannot be made.
     """
     path = _executed_path(escalated.program, escalated.asked, context.writable)
-    environment, refused = yield from context.surroundings.environment(
-        context.start, path, escalated.argv, escalated.environment, context.writable
+    workdir = _path_of(escalated.workdir)
+    environment, lost = yield from context.surroundings.environment(
+        context.start, path, escalated.argv, escalated.environment, context.writable, workdir
     )
-    if refused:
-        context.note(f"{path} ran outside without the caller's {'; '.join(refused)}")
+    if lost:
+        context.note(f"{path} ran outside without the caller's {lost}")
     if absence is None:
-        workdir = _path_of(escalated.workdir)
         absence = yield from context.watch.leaving(workdir, escalated.argv[1:], None)
     try:
         process = _started(context, escalated, path, environment)

@@ -1,149 +1,173 @@
 """The environment a program gets that runs outside the sandbox.
 
-It is the caller's, less what would make a trusted program run untrusted code. A variable the
-caller set or changed is refused when it stands in the table, and the user's own value, the
-server's, takes its place; a variable the caller unset stays unset. Of what is in the table only
-harmless values and trusted PATH entries ever come from inside. Pure: whether the sandbox can
-write a path, a function tells.
+It is the user's own, the server's, less what names a place that the sandbox can write. Of what the
+caller has set, changed or removed in it only what is harmless counts, and what the user has named.
+Pure: whether the sandbox can write a path, a function tells.
 """
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import NamedTuple
 
-from codex_multitool.escalation.environment_table import Kind, Risk, risk_of
+from codex_multitool.escalation.harmless_variables import harmless, may_be_unset
 from codex_multitool.escalation.wire import PRIVATE_VARIABLES
+
+NOT_HARMLESS = (
+    "what a command sets goes outside if it is known to be harmless, or "
+    "`codex_multitool.keep_environment` names it"
+)
+UNSET = "your own value is there, though the command has none"
+WRITABLE = "the sandbox can write there"
+_DROPPED = "the configuration drops it"
+_IMPOSSIBLE = "no environment can hold it: environ(7)"
+_NO_PATH = "without one, programs are looked up in the working folder"
 
 # They describe the sandbox the caller is in; outside only what the server itself is in counts.
 _SURROUNDINGS = frozenset(("CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED"))
+_NOT_THEIRS = PRIVATE_VARIABLES | _SURROUNDINGS
+# Shells set them by themselves.
+_OF_SHELLS = frozenset(("PWD", "OLDPWD", "_", "LOGNAME"))
+# What the user has in these places is the user's affair, whoever can write there: where settings,
+# sockets and temporary files are that many programs have to share with the sandbox.
+_PLACES = frozenset((
+    "HOME", "CODEX_HOME", "TMPDIR", "TEMP", "TMP", "SSH_AUTH_SOCK", "KRB5CCNAME", "XAUTHORITY",
+    "DBUS_SESSION_BUS_ADDRESS", "TMUX", "TMUX_TMPDIR", *_OF_SHELLS,
+))  # fmt: skip
+_PLACES_BEGINNING = "XDG_"
+# So end the names of lists of folders: PATH, LD_LIBRARY_PATH, CLASSPATH, PERL5LIB.
+_LISTS_ENDING = ("PATH", "LIB")
+
 # Without PATH, or with an empty one, execvp(3) and shells may look in the working directory.
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LAST_PATH = "/usr/bin:/bin"
 _MOST_ENTRIES = 256  # of a list that are looked at; the rest is dropped
 # An absolute path in a value, whatever its syntax: after a blank, a sign, or `-X`.
 _ABSOLUTE = re.compile(r"""(?:^|[\s:;,='"|&()<>!@]|(?:^|\s)-[A-Za-z])(/[^\s:;,='"|&()<>]*)""")
+_RELATIVE = re.compile(r"\.{1,2}(?:/|$)")  # to a working directory that is the sandbox's
+_MOST_TOLD = 5  # names for one reason
 
 
 class Dropped(NamedTuple):
-    """A variable that did not come through as the caller had it, and why."""
+    """A variable that did not come through as the caller, or the user, had it, and why."""
 
     name: str
     reason: str
 
 
-class EscalatedEnvironment(NamedTuple):
-    """dropped: sorted by name; the wrapper's own variables go without being listed."""
+class Environment(NamedTuple):
+    """An environment, and what was kept from it."""
 
-    environment: dict[str, str]
-    dropped: tuple[Dropped, ...]
+    variables: Mapping[str, str]
+    dropped: tuple[Dropped, ...] = ()
+
+
+def own_environment(
+    server: Mapping[str, str], *, writable: Callable[[str], bool], drop: Collection[str] = ()
+) -> Environment:
+    """What a program outside gets of the server's environment.
+
+    writable: whether the sandbox can write at an absolute path, symbolic links followed. drop:
+    names, or with a final `*` beginnings of names.
+    """
+    writable = cache(writable)
+    found: dict[str, str] = {}
+    dropped: list[Dropped] = []
+    for name, value in server.items():
+        if name in PRIVATE_VARIABLES or not _possible(name, value):
+            continue
+        if listed(name, drop):
+            dropped.append(Dropped(name, _DROPPED))
+        elif name in _PLACES or name.startswith(_PLACES_BEGINNING):
+            found[name] = value
+        elif name.endswith(_LISTS_ENDING):
+            trusted, removed = _trusted_entries(value, writable)
+            if trusted:
+                found[name] = trusted
+            if removed:
+                dropped.append(Dropped(name, _of_list(removed)))
+        elif _names_writable(value, writable):
+            dropped.append(Dropped(name, WRITABLE))
+        else:
+            found[name] = value
+    return Environment(found, tuple(dropped))
 
 
 def escalated_environment(
+    own: Environment,
     server: Mapping[str, str],
     caller: Mapping[str, str],
     *,
     writable: Callable[[str], bool],
+    true: Mapping[str, str] = MappingProxyType({}),
+    withheld: Collection[str] = (),
     keep: Collection[str] = (),
     drop: Collection[str] = (),
-) -> EscalatedEnvironment:
+) -> Environment:
     """What the program gets, and what the caller's environment lost on the way.
 
-    writable: whether the sandbox can write at an absolute path, symbolic links followed.
-    keep, drop: the user's exceptions, names or, with a final `*`, beginnings of names. What is
-    kept comes through as the caller has it; what is dropped is absent. drop goes before keep.
+    own: of `server`, by `own_environment`. true: what holds of what shells keep account of
+    (PWD, _), for callers that have it. withheld: names that the caller never had. keep: what
+    comes through as the caller has it; drop goes before keep: see `own_environment`.
     """
-    judge = _Judge(server, cache(writable))
+    found = dict(own.variables)
+    lost = dict(it for it in own.dropped if it.name in caller or it.reason != _DROPPED)
     for name, value in caller.items():
         if not _possible(name, value):
-            judge.dropped[name] = "no environment can hold it: environ(7)"
-        elif name in PRIVATE_VARIABLES:
+            lost[name] = _IMPOSSIBLE
+        elif name in _NOT_THEIRS:
             continue
-        elif _listed(name, drop):
-            judge.dropped[name] = "the configuration drops it"
-        elif _listed(name, keep):
-            judge.environment[name] = value
-        elif name in _SURROUNDINGS:
-            judge.restore(name)
-        else:
-            judge.take(name, value)
-    judge.ensure_path()
-    dropped = sorted(judge.dropped.items())
-    return EscalatedEnvironment(judge.environment, tuple(Dropped(*item) for item in dropped))
+        elif listed(name, drop):
+            lost[name] = _DROPPED
+        elif listed(name, keep) or (value != server.get(name) and harmless(name, value)):
+            found[name] = value
+            lost.pop(name, None)
+        elif name in true:
+            found[name] = true[name]
+        elif name == "PATH":
+            found[name] = _path(value, cache(writable), lost)
+        elif value != server.get(name) and name not in _OF_SHELLS:
+            lost[name] = NOT_HARMLESS
+    unset = found.keys() - caller.keys() - {"PATH", *withheld, *_SURROUNDINGS}
+    for name in unset:
+        if name in true or may_be_unset(name) or listed(name, keep):
+            del found[name]
+    lost.update(dict.fromkeys(found.keys() & unset - _OF_SHELLS, UNSET))
+    if not found.get("PATH"):
+        found["PATH"] = own.variables.get("PATH") or _safe_path(writable)
+        lost.setdefault("PATH", _NO_PATH)
+    return Environment(found, tuple(Dropped(*it) for it in sorted(lost.items())))
 
 
-class _Judge:
-    def __init__(self, server: Mapping[str, str], writable: Callable[[str], bool]) -> None:
-        self.environment: dict[str, str] = {}
-        self.dropped: dict[str, str] = {}
-        self._server = server
-        self._writable = writable
+def _path(value: str, writable: Callable[[str], bool], lost: dict[str, str]) -> str:
+    """What may be left of the caller's PATH; and in `lost`, whether anything has gone."""
+    trusted, removed = _trusted_entries(value, writable)
+    lost.pop("PATH", None)
+    if removed:
+        lost["PATH"] = _of_list(removed)
+    return trusted
 
-    def take(self, name: str, value: str) -> None:
-        """Let a variable of the caller's through, or the user's own value instead."""
-        risk = risk_of(name, value)
-        if risk is None:
-            self.environment[name] = value
-        elif name == "PATH" or value == self._server.get(name):
-            self._keep_trusted(name, value, risk)
-        elif value in risk.harmless:
-            self.environment[name] = value
-        else:
-            self.dropped[name] = risk.reason
-            self.restore(name)
 
-    def restore(self, name: str) -> None:
-        """Give the variable the server's own value, where it has one."""
-        own = self._server.get(name)
-        if own is not None and _possible(name, own):
-            risk = risk_of(name, own)
-            if risk is None:
-                self.environment[name] = own
-            else:
-                self._keep_trusted(name, own, risk)
+def listed(name: str, names: Collection[str]) -> bool:
+    """Whether it is one of the names, or begins like one that ends with `*`."""
+    return name in names or any(
+        pattern.endswith("*") and name.startswith(pattern[:-1]) for pattern in names
+    )
 
-    def ensure_path(self) -> None:
-        """See to it that no program falls back to the working directory."""
-        if self.environment.get("PATH"):
-            return
-        self.dropped.setdefault("PATH", "without one, programs are looked up in the working folder")
-        for candidate in (self._server.get("PATH", ""), _PATH):
-            trusted, _ = self._trusted_entries(candidate)
-            if trusted:
-                self.environment["PATH"] = ":".join(trusted)
-                return
-        self.environment["PATH"] = _LAST_PATH
 
-    def _keep_trusted(self, name: str, value: str, risk: Risk) -> None:
-        """Keep of a value what the sandbox cannot write."""
-        match risk.kind:
-            case Kind.PLACE:
-                self.environment[name] = value
-            case Kind.CODE:
-                inside = [path for path in _paths(value) if self._writable(path)]
-                if inside:
-                    self.dropped[name] = f"the sandbox can write {_some(inside)}; {risk.reason}"
-                else:
-                    self.environment[name] = value
-            case Kind.PATHS:
-                trusted, removed = self._trusted_entries(value)
-                if trusted:
-                    self.environment[name] = ":".join(trusted)
-                if removed:
-                    self.dropped[name] = (
-                        f"relative or writable for the sandbox: {_some(removed)}; {risk.reason}"
-                    )
+def told(dropped: Iterable[Dropped]) -> str:
+    """What was lost as people read it, one reason after the other."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in dropped:
+        by_reason.setdefault(reason, []).append(name if name.isprintable() else ascii(name))
+    return "; ".join(f"{_some(names)}: {reason}" for reason, names in by_reason.items())
 
-    def _trusted_entries(self, value: str) -> tuple[list[str], list[str]]:
-        entries = list(dict.fromkeys(value.split(":")))
-        trusted = [
-            entry
-            for entry in entries[:_MOST_ENTRIES]
-            if entry.startswith("/") and not self._writable(entry)
-        ]
-        kept = frozenset(trusted)
-        return trusted, [entry for entry in entries if entry not in kept]
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_TOLD} more" if len(names) > _MOST_TOLD else ""
+    return ", ".join(name[:60] for name in names[:_MOST_TOLD]) + more
 
 
 def _possible(name: str, value: str) -> bool:
@@ -155,16 +179,29 @@ def _possible(name: str, value: str) -> bool:
     return bool(name) and "=" not in name and not any(b"\0" in part for part in encoded)
 
 
-def _listed(name: str, names: Collection[str]) -> bool:
-    return name in names or any(
-        pattern.endswith("*") and name.startswith(pattern[:-1]) for pattern in names
+def _names_writable(value: str, writable: Callable[[str], bool]) -> bool:
+    paths = dict.fromkeys(_ABSOLUTE.findall(value))
+    if len(paths) > _MOST_ENTRIES or _RELATIVE.match(value):
+        return True
+    return any(map(writable, paths))
+
+
+def _trusted_entries(value: str, writable: Callable[[str], bool]) -> tuple[str, list[str]]:
+    """A list less what is relative, or what the sandbox can write; and that."""
+    entries = list(dict.fromkeys(value.split(":")))
+    trusted = [
+        entry for entry in entries[:_MOST_ENTRIES] if entry.startswith("/") and not writable(entry)
+    ]
+    kept = frozenset(trusted)
+    return ":".join(trusted), [entry for entry in entries if entry not in kept]
+
+
+def _of_list(removed: list[str]) -> str:
+    shown = ", ".join(ascii(entry[:60]) for entry in removed[:3])
+    return (
+        f"less {shown}{', ...' if len(removed) > 3 else ''}, relative or writable for the sandbox"
     )
 
 
-def _paths(value: str) -> list[str]:
-    return list(dict.fromkeys(_ABSOLUTE.findall(value)))[:_MOST_ENTRIES]
-
-
-def _some(paths: list[str]) -> str:
-    shown = ", ".join(ascii(path[:60]) for path in paths[:3])
-    return shown + (", ..." if len(paths) > 3 else "")
+def _safe_path(writable: Callable[[str], bool]) -> str:
+    return _trusted_entries(_PATH, writable)[0] or _LAST_PATH

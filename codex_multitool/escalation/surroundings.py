@@ -4,8 +4,15 @@ import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
+from types import MappingProxyType
 
-from codex_multitool.escalation.environment import EscalatedEnvironment, escalated_environment
+from codex_multitool.escalation.environment import (
+    Environment,
+    escalated_environment,
+    own_environment,
+    told,
+)
 from codex_multitool.escalation.git_guards import git_guards, settings
 from codex_multitool.escalation.identity import replaceable, untrusted
 from codex_multitool.escalation.writable import redirectable
@@ -21,25 +28,28 @@ _MOMENT = 1.0  # seconds for which an environment holds again: see identity.redi
 class Surroundings:
     """Environments for escalated programs, on the ground of the server's own.
 
-    server: the server's environment. withheld: what of it commands never had, and escalated
-    programs have all the same. keep, drop: as of escalated_environment(). The user's git settings
-    are read when the first git needs them: outside any repository, so they are nobody else's.
+    server: the server's environment. withheld: names of it that commands never had, and escalated
+    programs have all the same. keep, drop: as of escalated_environment(); keep_of: the same as
+    keep for one program, by its path or its base name. The user's git settings are read when the
+    first git needs them: outside any repository, so they are nobody else's.
     """
 
     def __init__(
         self,
         server: Mapping[str, str],
         *,
-        withheld: Mapping[str, str] | None = None,
+        withheld: Collection[str] = (),
         keep: Collection[str] = (),
         drop: Collection[str] = (),
+        keep_of: Mapping[str, Collection[str]] = MappingProxyType({}),
     ) -> None:
         self._server = server
-        self._withheld = withheld or {}
+        self._withheld = withheld
         self._keep = keep
         self._drop = drop
+        self._keep_of = keep_of
         self._git: Sequence[tuple[str, str]] | None = None
-        self._latest: tuple[object, float, EscalatedEnvironment] | None = None
+        self._latest: tuple[Collection[str], float, Environment] | None = None
 
     def environment(
         self,
@@ -48,48 +58,62 @@ class Surroundings:
         argv: Sequence[str],
         caller: Mapping[str, str],
         writable: Collection[str],
-    ) -> Task[tuple[dict[str, str], tuple[str, ...]]]:
-        """The environment for `program`; and what was kept from it, each with its reason.
+        workdir: str = "/",
+    ) -> Task[tuple[dict[str, str], str]]:
+        """The environment for `program`; and what was kept from it, with the reasons, or nothing.
 
-        start: starts git, if its settings must be asked for. Raises OSError if it cannot be.
+        start: starts git, if its settings must be asked for. workdir: where the program starts.
+        Raises OSError if git cannot be started.
         """
-        escalated = self._escalated(caller, writable)
-        environment = dict(escalated.environment)
+        escalated = self._escalated(program, caller, writable, workdir)
+        environment = dict(escalated.variables)
         if git_guards(program, argv[1:], environment):
             own = yield from self._own_git(start, writable)
             environment.update(git_guards(program, argv[1:], environment, own=own))
-        # What the caller never had, it did not lose.
-        lost = (
-            it for it in escalated.dropped if it.name in caller or it.name not in self._withheld
-        )
-        return environment, tuple(f"{it.name}: {it.reason}" for it in lost)
+        return environment, told(escalated.dropped)
 
     def _escalated(
-        self, caller: Mapping[str, str], writable: Collection[str]
-    ) -> EscalatedEnvironment:
-        asked = caller, writable
-        now = time.monotonic()
-        if self._latest is not None and self._latest[0] == asked and now < self._latest[1]:
-            return self._latest[2]
-        escalated = escalated_environment(
+        self, program: str, caller: Mapping[str, str], writable: Collection[str], workdir: str
+    ) -> Environment:
+        of_program = (self._keep_of.get(it, ()) for it in (program, os.path.basename(program)))
+        return escalated_environment(
+            self._own(writable),
             self._server,
-            {**self._withheld, **caller},
+            caller,
             writable=lambda path: redirectable(path, writable),
-            keep=self._keep,
+            true={"PWD": _logical(caller.get("PWD", ""), workdir), "_": program},
+            withheld=self._withheld,
+            keep=(*self._keep, *chain(*of_program)),
             drop=self._drop,
         )
-        self._latest = asked, now + _MOMENT, escalated
-        return escalated
+
+    def _own(self, writable: Collection[str]) -> Environment:
+        now = time.monotonic()
+        if self._latest is None or self._latest[0] != writable or now >= self._latest[1]:
+            own = own_environment(
+                self._server, writable=lambda path: redirectable(path, writable), drop=self._drop
+            )
+            self._latest = writable, now + _MOMENT, own
+        return self._latest[2]
 
     def _own_git(self, start: Start, writable: Collection[str]) -> Task[Sequence[tuple[str, str]]]:
         if self._git is None:
             # What the sandbox could make of PATH and the loader's variables counts here, too.
-            environment = self._escalated(self._server, writable).environment
+            environment = self._escalated("git", self._server, writable, "/").variables
             git = _trusted(environment.get("PATH", ""), "git", writable)
             self._git = (
                 () if git is None else settings((yield from _listing(start, git, environment)))
             )
         return self._git
+
+
+def _logical(path: str, workdir: str) -> str:
+    """The caller's name for its working directory, if it is one: pwd(1), -L."""
+    try:
+        same = path.startswith("/") and os.path.samefile(path, workdir)
+    except (OSError, ValueError):
+        same = False
+    return path if same else workdir
 
 
 def _trusted(path: str, name: str, writable: Collection[str]) -> int | None:

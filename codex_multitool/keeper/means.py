@@ -31,6 +31,6 @@ class Means(NamedTuple):
 
 def surroundings(environments: Environments) -> Surroundings:
     """The environments of programs outside."""
-    own, shell, keep, drop = environments
-    withheld = {name: value for name, value in own.items() if name not in shell}
-    return Surroundings(own, withheld=withheld, keep=keep, drop=drop)
+    own, shell, keep, drop, keep_of = environments
+    withheld = own.keys() - shell.keys()
+    return Surroundings(own, withheld=withheld, keep=keep, drop=drop, keep_of=keep_of)

@@ -19,9 +19,15 @@ def configured(cwd: str | None, overrides: Sequence[str] = ()) -> tuple[Config, 
     overrides: `key=value` each, of a command line.
     """
     config = load(os.environ, cwd, overrides)
-    own = load_dotenv(os.environ)
-    shell = shell_environment(config.environment, own)
-    return config, Environments(own, shell, config.keep_environment, config.drop_environment)
+    environ = load_dotenv(os.environ)
+    environments = Environments(
+        own={**environ, **config.users_variables},
+        shell=shell_environment(config.environment, environ),
+        keep=config.keep_environment,
+        drop=config.drop_environment,
+        keep_of=dict(config.keep_environment_of),
+    )
+    return config, environments
 
 
 def configured_shell(config: Config) -> str | None:

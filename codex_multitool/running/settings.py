@@ -8,15 +8,16 @@ from codex_multitool.escalation.judgement import Judgement
 
 
 class Environments(NamedTuple):
-    """own: this process's, the ground of escalated programs'. shell: of everything else.
+    """own: the user's, the ground of escalated programs'. shell: of everything else.
 
-    keep, drop: what the user says of the variables of escalated programs.
+    keep, drop, keep_of: what the user says of the variables of escalated programs.
     """
 
     own: Mapping[str, str]
     shell: Mapping[str, str]
     keep: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
+    keep_of: Mapping[str, tuple[str, ...]] = {}
 
 
 class Settings(NamedTuple):

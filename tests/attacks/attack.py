@@ -74,7 +74,7 @@ def denied(reason: str) -> Outcome:
 
 def kept_from(name: str) -> Outcome:
     """The program runs outside, but without this variable of its caller's."""
-    return Outcome(decision=("escalate", ""), note=rf"\b{name}: ")
+    return Outcome(decision=("escalate", ""), note=rf"(?<!\w){name}(?!\w)[^;]*: ")
 
 
 def noticed(path: str) -> Outcome:

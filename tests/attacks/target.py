@@ -40,7 +40,7 @@ prefix_rule(pattern=["git", "push"], decision="forbidden", justification="nothin
 prefix_rule(pattern=["git", ["add", "commit", "diff", "fetch", "log", "status", "checkout"]])
 prefix_rule(
     pattern=[["ls", "deploy", "report", "check", "bundle", "sign", "with-interpreter", "relative",
-              "linked"]]
+              "linked", "publish"]]
 )
 prefix_rule(pattern=[["iconv", "less"]])
 prefix_rule(pattern=["tar", "-cf", "a"])
@@ -52,15 +52,21 @@ TRUSTED = {
     "report": "#!{python}\nimport json, csv\nprint('reported')\n",
     "check": "#!/usr/bin/perl\nuse strict; use File::Spec;\nprint qq(checked\\n);\n",
     "bundle": "#!/usr/bin/env node\nconsole.log('bundled')\n",
+    # By what variable a program of the user's own lets itself be led nobody can know.
+    "publish": "#!/bin/sh\n${{PUBLISH_WITH:-true}}\n"
+    '[ "$PUBLISH_SAFELY" ] || sh ./e\n[ -z "$publishDefaults" ] || . "$publishDefaults"\n',
     "with-interpreter": "#!{root}/ws/interpreter-in-the-workspace/run\n",
     "relative": "#!./run\n",
 }
 _BY_PATH = (*TRUSTED, "sign")
-# The attacks' own variables reach commands.
+# The attacks' own variables reach commands, and what attacks bring programs outside to run.
 CONFIG = """
 [shell_environment_policy]
 inherit = "all"
 ignore_default_excludes = true
+
+[codex_multitool]
+keep_environment = ["OUT"]
 """
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _WORKSPACE = {
@@ -122,6 +128,7 @@ class Target:
             "TERM": "dumb",
             "USER": "somebody",
             "EDITOR": "true",
+            "PUBLISH_SAFELY": "1",
             "PROGRAMS": str(self.programs),
             "PYTHON": _python(),
             "BIN": str(self.root / "bin"),

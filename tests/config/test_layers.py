@@ -58,6 +58,7 @@ dangerous_commands = "run"
 protect = "namespace"
 keep_environment = ["K*"]
 drop_environment = ["D"]
+keep_environment_of = {make = ["CC"]}
 max_memory = "1G"
 max_processes = 100
 max_cpu_seconds = 60
@@ -88,7 +89,9 @@ max_open_files = 64
         approval_timeout=5.0,
         dangerous_commands="run",
         protect="namespace",
+        users_variables={"C": "d"},
         keep_environment=("K*",),
+        keep_environment_of={"make": ("CC",)},
         drop_environment=("D",),
         limits=Limits(memory=1 << 30, processes=100, cpu_seconds=60, file_size=1000, open_files=64),
         layers=(Layer(f"{home}/config.toml"),),

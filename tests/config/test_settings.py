@@ -41,6 +41,8 @@ def refusal(text: str, home: str | None = "/home/me") -> tuple[str, str]:
         ("codex_multitool", "approval_timeout", "600", 600.0),
         ("codex_multitool", "keep_environment", '["A", "B_*"]', ("A", "B_*")),
         ("codex_multitool", "drop_environment", "[]", ()),
+        ("codex_multitool.keep_environment_of", "make", '["CC"]', ("CC",)),
+        ("codex_multitool.keep_environment_of", '"/opt/a b"', "[]", ()),
         ("codex_multitool", "max_processes", "1", 1),
         ("codex_multitool", "max_memory", "4096", 4096),
         ("codex_multitool", "max_memory", '"512M"', 512 << 20),
@@ -317,6 +319,14 @@ codex_multitool.keep_environment = ['*_A']
   1:37 `codex_multitool.keep_environment`: `*` stands only at the end of a name: '*_A'
 codex_multitool.keep_environment = ['*']
   1:37 `codex_multitool.keep_environment`: `*` stands only at the end of a name: '*'
+codex_multitool.keep_environment_of = ['A']
+  1:39 `codex_multitool.keep_environment_of`: must be a table, not an array
+codex_multitool.keep_environment_of.'./x' = []
+  1:37 `codex_multitool.keep_environment_of."./x"`: neither a program's name nor its path: './x'
+codex_multitool.keep_environment_of.'' = []
+  1:37 `codex_multitool.keep_environment_of.""`: neither a program's name nor its path: ''
+codex_multitool.keep_environment_of.make = ['*']
+  1:45 `codex_multitool.keep_environment_of.make`: `*` stands only at the end of a name: '*'
 codex_multitool.drop_environment = 'A'
   1:36 `codex_multitool.drop_environment`: must be an array of strings, not a string
 """
@@ -434,8 +444,8 @@ def keys(table: Table, path: Key = ()) -> list[str]:
 
 def test_these_are_the_settings() -> None:
     ours = """intercept shell rules approval_timeout dangerous_commands protect
-        keep_environment drop_environment max_memory max_processes max_cpu_seconds max_file_size
-        max_open_files max_output result"""
+        keep_environment keep_environment_of.* drop_environment max_memory max_processes
+        max_cpu_seconds max_file_size max_open_files max_output result"""
     environment = """inherit ignore_default_excludes exclude set.* include_only filters.*
         experimental_use_profile"""
     assert keys(SETTINGS) == [

@@ -86,6 +86,7 @@ def test_a_program_outside_the_sandbox_has_what_was_withheld(
         echo "[$GITHUB_TOKEN]"
         sh -c 'echo "[$GITHUB_TOKEN] [$SSH_AUTH_SOCK]"'
         GITHUB_TOKEN=mine sh -c 'echo "[$GITHUB_TOKEN]"'
+        MINE=1 sh -c 'echo "[$MINE]"'
         TZ=Asia/Tokyo sh -c 'echo "[$TZ]"'
         unset LC_TIME; sh -c 'echo "[$LC_TIME]"'
         """
@@ -93,31 +94,38 @@ def test_a_program_outside_the_sandbox_has_what_was_withheld(
     assert result.lines == [
         "[]",
         f"[{SECRET}] [/run/{SECRET}]",
-        "[mine]",
+        f"[{SECRET}]",
+        "[]",
         "[Asia/Tokyo]",
         "[]",
     ]
     assert result.structured is not None
-    assert not any("GITHUB_TOKEN" in note for note in result.structured.get("notes", []))
+    assert [note.partition(":")[0] for note in result.structured["notes"]] == [
+        "/usr/bin/sh ran outside without the caller's GITHUB_TOKEN",
+        "/usr/bin/sh ran outside without the caller's MINE",
+    ]
 
 
 @over(OUR_PAIRINGS)
 def test_the_user_may_drop_and_keep_variables_of_programs_outside(
     pairing: Pairing, start: Start, box: Box
 ) -> None:
-    script = """PYTHONPATH=/x AWS_X=1 sh -c 'echo "[$PYTHONPATH] [$GITHUB_TOKEN] [$AWS_X]"'"""
+    script = (
+        """PYTHONPATH=/x AWS_X=1 CC=cc sh -c 'echo "[$PYTHONPATH] [$GITHUB_TOKEN] [$AWS_X$CC]"'"""
+    )
     configure(box)
     with start(pairing, rules=ALLOW_SH, env=SERVER) as client:
-        assert client.shell(script).output == f"[] [{SECRET}] [1]\n"
+        assert client.shell(script).output == f"[] [{SECRET}] []\n"
     configure(
         box,
         "[codex_multitool]\n"
         'keep_environment = ["PYTHON*"]\n'
-        'drop_environment = ["GITHUB_TOKEN", "AWS_*"]\n',
+        'drop_environment = ["GITHUB_TOKEN", "AWS_*"]\n'
+        'keep_environment_of = {sh = ["CC"], make = ["AWS_X"]}\n',
     )
     client = start(pairing, rules=ALLOW_SH, env=SERVER)
     result = client.shell(script)
-    assert result.output == "[/x] [] []\n"
+    assert result.output == "[/x] [] [cc]\n"
     assert result.structured is not None
     notes = " ".join(result.structured.get("notes", []))
     assert "AWS_X" in notes  # the caller had it, and lost it
@@ -164,8 +172,9 @@ def test_a_trusted_project_sets_variables_and_widens_nothing(
     with start(pairing, env=SERVER) as client:
         assert "FROM" not in variables(client)
     configure(box, f'[projects."{box.ws}"]\ntrust_level = "trusted"')
-    with start(pairing, policy=WORKSPACE, env=SERVER) as client:
+    with start(pairing, policy=WORKSPACE, rules=ALLOW_SH, env=SERVER) as client:
         assert variables(client)["FROM"] == "project"
+        assert client.shell("sh -c 'echo [$FROM]'").output == "[]\n"  # nor reaches it the outside
         # A command rewrites it for the next server.
         client.shell("""echo 'shell_environment_policy.inherit = "all"' > .codex/config.toml""")
     assert "all" in project.read_text()

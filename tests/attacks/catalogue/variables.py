@@ -8,6 +8,7 @@ from typing import Unpack
 
 from tests.attacks.attack import (
     HARMLESS,
+    REFUSED,
     Attack,
     Class,
     More,
@@ -174,6 +175,27 @@ GIT = Class(
     ),
 )  # fmt: skip
 
+UNHEARD_OF = Class(
+    "variables that nobody has listed",
+    (
+        _by("PUBLISH_WITH", "variable-set", "PUBLISH_WITH=./e publish", files={"e": _SH}),
+        _by("PUBLISH_WITH", "variable-exported", "export PUBLISH_WITH=$PWD/e; publish; true",
+            files={"e": _SH}),
+        Attack("variable-by-env", "env -i PATH=$PATH OUT=$OUT PUBLISH_WITH=./e publish",
+               kept_from("PUBLISH_WITH"), REFUSED, files={"e": _SH}),
+        _by("publishDefaults", "variable-in-small-letters", "publishDefaults=./e publish",
+            files={"e": _SH}),
+        _by("PUBLISH_SAFELY", "variable-unset", "unset PUBLISH_SAFELY; publish", files={"e": _SH}),
+        _by("PUBLISH_SAFELY", "variable-emptied", "PUBLISH_SAFELY= publish", files={"e": _SH}),
+        _by("PUBLISH_WITH", "variables-in-great-number",
+            "for i in $(seq 3000); do export V$i=x; done; export PUBLISH_WITH=./e; publish",
+            files={"e": _SH}),
+        _by("GSS_MECH_CONFIG", "gss-mech-config",
+            "echo evil 1.3.6.1.5.5.2 $PROGRAMS/evil.so >m; export GSS_MECH_CONFIG=$PWD/m; deploy",
+            bare=False),
+    ),
+)  # fmt: skip
+
 OTHERS = Class(
     "other programs' variables",
     (
@@ -187,4 +209,4 @@ OTHERS = Class(
     ),
 )  # fmt: skip
 
-CLASSES = (LOADER, SHELLS, INTERPRETERS, GIT, OTHERS)
+CLASSES = (LOADER, SHELLS, INTERPRETERS, GIT, UNHEARD_OF, OTHERS)
