@@ -114,21 +114,24 @@ def escalated_environment(
     """
     found = dict(own.variables)
     lost = dict(it for it in own.dropped if it.name in caller or it.reason != _DROPPED)
-    for name, value in caller.items():
+    # Most have not been touched.
+    changed = dict(caller.items() - server.items())
+    for name in [it for it in true if it in caller and not listed(it, drop)]:
+        found[name] = true[name]
+        changed.pop(name, None)
+    for name, value in (*changed.items(), *((it, caller[it]) for it in lost if it in caller)):
         if not _possible(name, value):
             lost[name] = _IMPOSSIBLE
         elif name in _NOT_THEIRS:
             continue
         elif listed(name, drop):
             lost[name] = _DROPPED
-        elif listed(name, keep) or (value != server.get(name) and harmless(name, value)):
+        elif listed(name, keep) or (name in changed and harmless(name, value)):
             found[name] = value
             lost.pop(name, None)
-        elif name in true:
-            found[name] = true[name]
         elif name == "PATH":
             found[name] = _path(value, cache(writable), lost)
-        elif value != server.get(name) and name not in _OF_SHELLS:
+        elif name in changed and name not in _OF_SHELLS:
             lost[name] = NOT_HARMLESS
     unset = found.keys() - caller.keys() - {"PATH", *withheld, *_SURROUNDINGS}
     for name in unset:
