@@ -99,6 +99,7 @@ class Foreground:
             protocol.Look: lambda it: attend(it.number, service.look(it)),
             protocol.Agree: service.agree,
             protocol.Leaving: lambda it: attend(it.number, service.leaving(it)),
+            protocol.Handed: lambda it: attend(it.number, service.handed(it)),
             protocol.Returned: self._returned,
             protocol.Withdrawn: self._withdrawn,
             protocol.Recorded: lambda it: record.verdict(it.verdict),

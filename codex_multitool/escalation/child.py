@@ -10,7 +10,9 @@ from typing import NamedTuple
 from codex_multitool.escalation import wire
 from codex_multitool.escalation.caller import Inherited
 from codex_multitool.escalation.context import Context
+from codex_multitool.escalation.feeding import Feeding
 from codex_multitool.escalation.identity import untrusted
+from codex_multitool.escalation.outgoing import Outgoing, sort_out
 from codex_multitool.escalation.watch import Absence
 from codex_multitool.escalation.writable import redirectable
 from codex_multitool.interception.descriptors import tell
@@ -57,12 +59,40 @@ def start_outside(
         context.note(f"{path} ran outside without the caller's {lost}")
     if absence is None:
         absence = yield from context.watch.leaving(workdir, escalated.argv[1:], None)
+    outgoing = sort_out(escalated.descriptors, context.roots)
+    feeding = None
     try:
+        protected = yield from absence.handed(outgoing.files)
+        _tell_staying(context, path, outgoing, protected)
+        if protected:
+            return Outside(_ended(_NOT_EXECUTABLE), absence)
+        going = outgoing.going
+        if outgoing.piped is not None:
+            feeding = Feeding(context.loop, outgoing.piped)
+            going = (*going, (feeding.reader, 0))
+        escalated = escalated._replace(descriptors=going)
         process = _started(context, escalated, path, environment)
     except BaseException:
+        if feeding is not None:
+            feeding.end()
         absence.lost()
         raise
-    return Outside(process, absence)
+    return Outside(process, absence, feeding)
+
+
+def _tell_staying(
+    context: Context, path: str, outgoing: Outgoing, protected: Collection[str]
+) -> None:
+    if protected:
+        context.note(
+            f"{path} did not run outside: it would have had {', '.join(protected)} open, which "
+            "programs outside obey"
+        )
+    for number, file in outgoing.staying:
+        context.note(
+            f"{path} ran outside without descriptor {number}, {file}: by /dev/fd it could have "
+            "written there, and the sandbox cannot"
+        )
 
 
 def _started(
@@ -106,15 +136,18 @@ def _ended(code: int) -> Process:
 class Outside:
     """An escalated program at work. ended: set once it has been reaped."""
 
-    def __init__(self, process: Process, absence: Absence) -> None:
+    def __init__(self, process: Process, absence: Absence, feeding: Feeding | None = None) -> None:
         self._process = process
         self._absence = absence
+        self._feeding = feeding
         self._over = False
         self.ended = process.ended
 
     def result(self) -> Task[wire.SuperExecResult]:
         """How it ended, once it has."""
         yield Wait(event=self.ended)
+        if self._feeding is not None:
+            self._feeding.end()
         yield from self._absence.over()
         self._over = True
         status = self._process.status
@@ -131,6 +164,8 @@ class Outside:
     def end(self) -> None:
         """Kill it if it has not ended: nobody is left to hear how it does."""
         self._process.kill()
+        if self._feeding is not None:
+            self._feeding.end()
         if not self._over:
             self._absence.lost()
 

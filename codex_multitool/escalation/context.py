@@ -39,7 +39,8 @@ class Context(NamedTuple):
     start: starts programs outside. loop: drives what goes on meanwhile. ask: puts a question,
     returns (accept | decline | cancel | unavailable, reason or None). record: takes every verdict
     worth telling; note: whatever else the reader of the result should know. writable: directories
-    the sandbox may write now, or could at any time before. own_shell: the call's shell. watch:
+    the sandbox may write now, or could at any time before. roots: those it may write now; None: it
+    may write everything. own_shell: the call's shell. watch:
     over the protected names. own_mounts: whether the sandbox has mounts of its own for them.
     trace: takes every exec, if given, as (process id, request, what `decide` said, final verdict).
     """
@@ -52,6 +53,7 @@ class Context(NamedTuple):
     record: Callable[[Verdict], None]
     note: Callable[[str], None]
     writable: Collection[str]
+    roots: Collection[str] | None
     own_shell: Callable[[], OwnShell]
     watch: Watch = NoWatch()
     own_mounts: bool = False

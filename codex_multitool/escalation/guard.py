@@ -8,12 +8,13 @@ while everything in the sandbox slept is that program's.
 """
 
 import os
+import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from codex_multitool.escalation import protected
 from codex_multitool.escalation.newcomers import Newcomers
-from codex_multitool.escalation.protected import Change, Snapshot, within
+from codex_multitool.escalation.protected import Change, Entry, Snapshot, within
 from codex_multitool.escalation.protected_look import look
 from codex_multitool.escalation.rest import rest
 from codex_multitool.escalation.unwatched import Unwatched
@@ -30,6 +31,7 @@ _LEAST_SECONDS, _MOST_SECONDS, _SHARE, _SOON_SECONDS = 0.001, 0.25, 20, 0.02
 _MAX_KNOWN = 32  # places remembered, and looked at in each call
 _MAX_PLACES = 128  # watched at a time, besides the roots and the way to where a program works
 _MAX_UNSEEN = 5  # told in one result
+_MAX_HANDED = 4096  # files that programs outside had of their callers; beyond it, any may be
 
 
 class Departure:
@@ -70,6 +72,7 @@ class Guard:
         self._outside: list[Departure] = []
         self._company = self._asleep = self._restless = False
         self._newcomers = Newcomers(self._unwatched)
+        self._handed: set[tuple[int, ...]] = set()  # by device and inode
         self._sampled = self._moved = 0.0
         self._since = self._idle_since = 0
         self.departed = Event()  # a program is outside; another one when none is any more
@@ -94,6 +97,7 @@ class Guard:
             self._doubts.clear()
             self._doubtful.clear()
             self._told.clear()
+            self._handed.clear()
             if len(self._told_unseen) > _MAX_PLACES:
                 self._told_unseen.clear()
         self._roots = tuple(dict.fromkeys((*self._roots, *given)))
@@ -199,7 +203,7 @@ class Guard:
         """Begin a slice; whether the sandbox sleeps."""
         vigil = self._vigil
         if vigil is None:
-            vigil = self._vigil = Vigil(self._doubtful)
+            vigil = self._vigil = Vigil(self._doubtful, self._by_caller)
             self._since = time.time_ns()
         threads = self._threads()
         # Files get a time that may be a tick behind. As long as no program is outside, what the
@@ -236,6 +240,30 @@ class Guard:
             self._vigil.held.append(held)
         self.departed.set()
         return departure
+
+    def handed(self, files: Collection[tuple[int, int]]) -> tuple[str, ...]:
+        """A program that departs shall have these files open: which of them are protected.
+
+        It writes in them what its caller has it write, so from now on nobody else has.
+        """
+        if not files or self._vigil is None:
+            return ()
+        state = self.sample()
+        if len(self._handed) < _MAX_HANDED:
+            self._handed.update(files)
+        found = {**self._agreed, **state}
+        return tuple(sorted(path for path, it in found.items() if it.trace[:2] in files))
+
+    def _by_caller(self, entry: Entry) -> bool:
+        """Whether a caller of a program outside may have had it write this."""
+        if not self._handed:
+            return False
+        # A link counts with what it leads to, by an inode of its own.
+        return (
+            entry.trace[:2] in self._handed
+            or stat.S_ISLNK(entry.kind)
+            or len(self._handed) >= _MAX_HANDED
+        )
 
     def returned(self, departure: Departure) -> None:
         """A program outside has ended, and nobody in the sandbox has been told."""
@@ -290,7 +318,11 @@ class Guard:
     def _learn(self) -> None:
         vigil, asleep = self._vigil, self._asleep
         assert vigil is not None
-        self._newcomers.remember(self._roots, lambda time: vigil.wrote(time, asleep=asleep))
+
+        def theirs(entry: Entry) -> bool:
+            return vigil.wrote(entry.trace[-1], asleep=asleep) and not self._by_caller(entry)
+
+        self._newcomers.remember(self._roots, theirs)
 
     def _end_alone(self) -> None:
         if not self._outside and not self._company:

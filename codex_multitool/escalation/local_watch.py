@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from codex_multitool.escalation import protected
 from codex_multitool.escalation.guard import Departure, Guard
@@ -98,6 +98,11 @@ class LocalAbsence:
     def watched(self) -> bool:
         """Whether it matters to anybody."""
         return self._departure is not None
+
+    def handed(self, files: Collection[tuple[int, int]]) -> Task[tuple[str, ...]]:
+        """It is to have these open; the paths of those that are protected."""
+        yield from ()
+        return self._guard.handed(files) if self._departure is not None else ()
 
     def over(self) -> Task[None]:
         """It has ended, and nobody in the sandbox has been told; they may be when this is done."""

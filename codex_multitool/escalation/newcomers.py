@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 
 from codex_multitool.escalation import made
-from codex_multitool.escalation.protected import NAMES, Snapshot, within
+from codex_multitool.escalation.protected import NAMES, Entry, Snapshot, within
 from codex_multitool.escalation.protected_look import look
 from codex_multitool.escalation.unwatched import Unwatched
 
@@ -38,8 +38,8 @@ class Newcomers:
                 self._aside[place] = standing, self._unwatched.innocent(place, standing)
         self._shelves = {**found, **self._shelves}
 
-    def remember(self, roots: Collection[str], theirs: Callable[[int], bool]) -> None:
-        """Look what is new. theirs: whether a program outside wrote, by the time of it."""
+    def remember(self, roots: Collection[str], theirs: Callable[[Entry], bool]) -> None:
+        """Look what is new. theirs: whether a program outside wrote it, of its own accord."""
         new, places = made.since(self._shelves)
         found = [
             (place, path, it)
@@ -54,5 +54,5 @@ class Newcomers:
             if path in innocent or path not in before
         ]
         for place, path, it in found:
-            if it.trace and theirs(it.trace[-1]):
+            if it.trace and theirs(it):
                 self._unwatched.vouch(place, path, it)

@@ -4,7 +4,7 @@ The time while programs are outside is cut into slices. In one in which no threa
 has run, all that changed is theirs. In the others it is of one or the other, nobody knows which.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from codex_multitool.escalation.protected import Entry, Snapshot
 
@@ -17,12 +17,14 @@ Threads = Mapping[int, int]  # how often each thread has run
 class Vigil:
     """One time while programs are outside. held: the callers that wait for them.
 
-    doubtful: takes the paths that changed while both could write.
+    doubtful: takes the paths that changed while both could write. by_caller: whether a program
+    outside may have written something because its caller gave it the file, open.
     """
 
-    def __init__(self, doubtful: set[str]) -> None:
+    def __init__(self, doubtful: set[str], by_caller: Callable[[Entry], bool]) -> None:
         self.held: list[int] = []
         self._doubtful = doubtful
+        self._by_caller = by_caller
         self._before: Threads | None = None
         self._ground: Snapshot = {}
         # The times of a file that changed in a slice in which the sandbox slept.
@@ -61,7 +63,7 @@ class Vigil:
                 continue
             if (entry := state.get(path)) is None:
                 found.pop(path, None)
-            else:
+            elif not self._by_caller(entry):
                 found[path] = entry
         self._before, self._ground = threads, state
         self._slices[-1] = self._slices[-1][0], now

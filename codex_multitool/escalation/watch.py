@@ -1,6 +1,6 @@
 """What judging knows of the protected names: who watches them may be another process — pure."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from codex_multitool.escalation.protected import Change
@@ -22,6 +22,12 @@ class Finding(NamedTuple):
 
 class Absence(Protocol):
     """A program that runs outside."""
+
+    def handed(self, files: Collection[tuple[int, int]], /) -> Task[tuple[str, ...]]:
+        """It is to have these open, by device and inode; the paths of those that are protected.
+
+        What is written in them from now on is the sandbox's doing: by its caller's will.
+        """
 
     def over(self) -> Task[None]:
         """It has ended, and nobody in the sandbox has been told; they may be when this is done."""
@@ -71,6 +77,10 @@ class NoWatch:
 
 
 class _Unwatched:
+    def handed(self, _files: Collection[tuple[int, int]], /) -> Task[tuple[str, ...]]:
+        yield from ()
+        return ()
+
     def over(self) -> Task[None]:
         yield from ()
 

@@ -89,6 +89,7 @@ class Judging:
             record=self._record,
             note=self._report.note,
             writable=order.writable,
+            roots=None if order.sandbox.policy.full_write else order.sandbox.roots,
             own_shell=lambda: OwnShell(self._shell.pid, order.argv),
             watch=TheirWatch(means.front, means.quiet) if order.watched else NoWatch(),
             own_mounts=settings.own_mounts,

@@ -165,6 +165,14 @@ class Leaving(NamedTuple):
     unchanged: bool = False
 
 
+class Handed(NamedTuple):
+    """It is to have these files open, see Absence.handed. Answer: paths."""
+
+    number: int
+    absence: int
+    files: tuple[tuple[int, int], ...]
+
+
 class Returned(NamedTuple):
     """It has ended. Answer, if one is wanted (number is not 0): None, once the sandbox may know."""
 

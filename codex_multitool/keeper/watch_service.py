@@ -53,6 +53,12 @@ class WatchService:
         else:
             self._answer(number, 0)
 
+    def handed(self, message: protocol.Handed) -> Task[None]:
+        """It is to have files open."""
+        absence = self._absences.get(message.absence)
+        protected = (yield from absence.handed(message.files)) if absence is not None else ()
+        self._answer(message.number, protected)
+
     def returned(self, message: protocol.Returned) -> Task[None]:
         """It has ended, and somebody waits to tell the sandbox."""
         absence = self._absences.pop(message.absence, None)

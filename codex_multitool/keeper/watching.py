@@ -1,6 +1,6 @@
 """The watch over protected names, where that is the front's: a command's part in it, told over."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from codex_multitool.escalation.watch import Finding
 from codex_multitool.keeper import protocol
@@ -54,6 +54,15 @@ class TheirAbsence:
         self._front = front
         self._number = number
         self._over = number == 0
+
+    def handed(self, files: Collection[tuple[int, int]]) -> Task[tuple[str, ...]]:
+        """It is to have these open; the paths of those that are protected."""
+        if not files or not self._number:
+            return ()
+        found, _ = yield from self._front.ask(
+            lambda asked: protocol.Handed(asked, self._number, tuple(files))
+        )
+        return tuple(found)
 
     def over(self) -> Task[None]:
         """Wait until the sandbox may be told."""

@@ -22,6 +22,7 @@ from codex_multitool.keeper.protocol import (
     Began,
     Done,
     End,
+    Handed,
     Leaving,
     Line,
     Look,
@@ -151,7 +152,7 @@ class Command:
             case Withdrawn(number):
                 if number in self._questions:
                     self._questions[number].cancel()
-            case Look() | Leaving() | Returned() | Agree():
+            case Look() | Leaving() | Handed() | Returned() | Agree():
                 await self._guard(message)
             case WantFile(number):
                 await self._make_file(number)
@@ -186,7 +187,7 @@ class Command:
             return "unavailable", "it could not be put"
         return answer.action, answer.reason
 
-    async def _guard(self, message: Look | Leaving | Returned | Agree) -> None:
+    async def _guard(self, message: Look | Leaving | Handed | Returned | Agree) -> None:
         for number, value in await self._guarding.heed(message):
             await self._answer(number, value)
 

@@ -6,7 +6,7 @@ from typing import Any
 import trio
 
 from codex_multitool.escalation.local_watch import LocalWatch
-from codex_multitool.keeper.protocol import Agree, Leaving, Look, Returned
+from codex_multitool.keeper.protocol import Agree, Handed, Leaving, Look, Returned
 from codex_multitool.keeper.watch_service import WatchService
 from codex_multitool.mcp_server.tasks import drive
 
@@ -23,7 +23,9 @@ class Guarding:
         self._service = WatchService(watch, lambda *answer: self._answers.append(answer))
         self._attending: trio.CancelScope | None = None
 
-    async def heed(self, message: Look | Agree | Leaving | Returned) -> list[tuple[int, Any]]:
+    async def heed(
+        self, message: Look | Agree | Leaving | Handed | Returned
+    ) -> list[tuple[int, Any]]:
         """Do what it takes; the answers to be sent, with their numbers."""
         match message:
             case Look():
@@ -33,6 +35,8 @@ class Guarding:
             case Leaving():
                 self._attend()
                 await drive(self._service.leaving(message))
+            case Handed():
+                await drive(self._service.handed(message))
             case Returned(0, absence):
                 self._service.lost(absence)
             case Returned():

@@ -40,7 +40,7 @@ prefix_rule(pattern=["git", "push"], decision="forbidden", justification="nothin
 prefix_rule(pattern=["git", ["add", "commit", "diff", "fetch", "log", "status", "checkout"]])
 prefix_rule(
     pattern=[["ls", "deploy", "report", "check", "bundle", "sign", "with-interpreter", "relative",
-              "linked", "publish"]]
+              "linked", "publish", "warn"]]
 )
 prefix_rule(pattern=[["iconv", "less"]])
 prefix_rule(pattern=["tar", "-cf", "a"])
@@ -55,6 +55,7 @@ TRUSTED = {
     # By what variable a program of the user's own lets itself be led nobody can know.
     "publish": "#!/bin/sh\n${{PUBLISH_WITH:-true}}\n"
     '[ "$PUBLISH_SAFELY" ] || sh ./e\n[ -z "$publishDefaults" ] || . "$publishDefaults"\n',
+    "warn": "#!/bin/sh\nfor n in 0 1 2 3; do (echo warned >/dev/fd/$n); done\n",
     "with-interpreter": "#!{root}/ws/interpreter-in-the-workspace/run\n",
     "relative": "#!./run\n",
 }

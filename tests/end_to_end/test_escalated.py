@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.end_to_end.processes import running, wait_until
-from tests.end_to_end.rig import OUR_PAIRINGS, WORKSPACE, Box, Pairing, Start, over
+from tests.end_to_end.rig import OUR_PAIRINGS, READ_ONLY, WORKSPACE, Box, Pairing, Start, over
 from tests.end_to_end.shared import Share
 
 ALLOW_SH = 'prefix_rule(pattern=["sh"])\n'
@@ -25,6 +25,21 @@ def test_redirections_beyond_the_standard_streams(pairing: Pairing, share: Share
     client = share(pairing, rules=ALLOW_SH, policy=WORKSPACE)
     result = client.shell("exec 3<in 4>out 7>&1; sh -c 'cat <&3 >&4; echo seven >&7'; cat out")
     assert sorted(result.lines) == ["from the file", "seven"]
+
+
+@over(OUR_PAIRINGS)
+def test_a_file_that_only_the_user_can_write_is_read_line_by_line(
+    pairing: Pairing, start: Start, box: Box
+) -> None:
+    """It is behind a pipe; what one program has read the next one does not get."""
+    lines = box.home / "lines"
+    lines.write_text("one\ntwo\nthree\nfour\n")
+    client = start(pairing, rules=ALLOW_SH, policy=READ_ONLY)
+    script = "while read -r a; do sh -c 'read -r b; echo $b'; done"
+    assert client.shell(f"{script} <{lines}").lines == ["two", "four"]
+    result = client.shell(f"sh -c 'wc -c; echo >/dev/stdin' <{lines}")
+    assert result.lines[0] == "19"
+    assert lines.read_text().startswith("one")
 
 
 @over(OUR_PAIRINGS)

@@ -38,6 +38,7 @@ class House:
     verdicts: list[Verdict] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     writable: tuple[str, ...] = ("/ws",)
+    roots: tuple[str, ...] | None = None
     watch: Watch = field(default_factory=NoWatch)
     started: list[Spawn] = field(default_factory=list)
     starter: Starter = field(default_factory=lambda: Starter(()))
@@ -76,6 +77,7 @@ class House:
             record=self.verdicts.append,
             note=self.notes.append,
             writable=self.writable,
+            roots=self.roots,
             own_shell=lambda: OwnShell(0, ()),
             watch=self.watch,
         )

@@ -9,9 +9,18 @@ ASLEEP, LATER = {7: 1, 8: 5}, {7: 1, 8: 6}
 
 def vigil() -> tuple[Vigil, set[str]]:
     doubtful = set[str]()
-    begun = Vigil(doubtful)
+    begun = Vigil(doubtful, lambda entry: entry is EVIL)
     begun.start(ASLEEP, {"a": OLD}, 100)
     return begun, doubtful
+
+
+def test_what_its_caller_had_a_program_write_is_the_callers() -> None:
+    one, doubtful = vigil()
+    assert one.went_on(ASLEEP, {"a": EVIL, "b": NEW}, {"a": OLD}, 200) == {"a": OLD, "b": NEW}
+    # Nor is it the program's by a second look, or by a second word of the program's own.
+    assert one.went_on(ASLEEP, {"a": EVIL}, {"a": OLD}, 300) == {"a": OLD}
+    assert one.went_on(ASLEEP, {"a": NEW}, {"a": OLD}, 400) == {"a": OLD}
+    assert doubtful == set()
 
 
 def test_what_changes_while_the_sandbox_sleeps_is_a_programs() -> None:
@@ -29,7 +38,7 @@ def test_what_changes_while_a_thread_of_the_sandbox_runs_is_in_doubt() -> None:
 
 
 def test_what_the_sandbox_wrote_before_stays_open() -> None:
-    one = Vigil(set())
+    one = Vigil(set(), lambda _: False)
     one.start(ASLEEP, {"a": EVIL}, 100)
     assert one.went_on(ASLEEP, {"a": NEW, "b": NEW}, {"a": OLD}, 200) == {"a": OLD, "b": NEW}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -60,6 +61,27 @@ def test_nobody_leaves_where_something_differs(loop: Loop, place: Path) -> None:
     assert isinstance(absence, LocalAbsence)
     assert guard.departed.is_set
     absence.lost()
+    watch.end()
+
+
+def test_what_a_program_writes_for_its_caller_is_the_callers(loop: Loop, place: Path) -> None:
+    link, leads_to, plain = place / ".envrc", place / "envrc", place / ".mcp.json"
+    leads_to.write_text("")
+    plain.write_text("")
+    link.symlink_to(leads_to)
+    guard = Guard()
+    watch = LocalWatch(guard, [str(place)])
+    watch.runs_below(os.getpid())
+    absence = leave(loop, watch, place)
+    files = [(it.stat().st_dev, it.stat().st_ino) for it in (plain, leads_to)]
+    # Of a link only what it leads to is open.
+    assert loop.result(absence.handed(files)) == (str(plain),)
+    plain.write_text("said")
+    leads_to.write_text("said")
+    (place / ".vscode").write_text("the program's own")
+    loop.result(absence.over())
+    finding = loop.result(watch.look(str(place)))
+    assert {it.path for it in finding.changes} == {str(link), str(plain)}
     watch.end()
 
 

@@ -88,6 +88,7 @@ class Judging:
             record=self.recorded.append,
             note=self.notes.append,
             writable=(),
+            roots=None,
             own_shell=lambda: OwnShell(0, ()),
         )
         known = Precedents(our_view=True)

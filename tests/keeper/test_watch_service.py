@@ -7,7 +7,7 @@ import pytest
 
 from codex_multitool.escalation.guard import Guard
 from codex_multitool.escalation.local_watch import LocalWatch
-from codex_multitool.keeper.protocol import Agree, Leaving, Look, Returned
+from codex_multitool.keeper.protocol import Agree, Handed, Leaving, Look, Returned
 from codex_multitool.keeper.watch_service import WatchService
 from codex_multitool.loop import Loop, Task
 
@@ -49,6 +49,18 @@ def test_what_was_found_is_agreed_to_by_its_number(desk: Desk) -> None:
     assert desk.look(3)[0] == (change,)
     desk.service.agree(Agree(2))
     assert desk.look(4)[0] == ()
+
+
+def test_what_a_program_is_handed_is_told_where_it_is_protected(desk: Desk) -> None:
+    file, other = Path(desk.place, ".envrc"), Path(desk.place, "other")
+    file.touch()
+    other.touch()
+    desk.service.agree(Agree(desk.look(1)[1]))
+    absence = desk.leave(2)
+    files = tuple((it.stat().st_dev, it.stat().st_ino) for it in (other, file))
+    assert desk.answer(3, desk.service.handed(Handed(3, absence, files))) == (str(file),)
+    assert desk.answer(4, desk.service.handed(Handed(4, absence, files[:1]))) == ()
+    assert desk.answer(5, desk.service.handed(Handed(5, 77, files))) == ()
 
 
 @pytest.mark.parametrize("waits", [True, False])

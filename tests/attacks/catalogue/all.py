@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.attacks.catalogue import (
     calls,
+    descriptors,
     files,
     forged,
     identity,
@@ -20,8 +21,8 @@ from tests.attacks.catalogue import (
 CLASSES = tuple(
     found
     for module in (
-        *(spellings, identity, kernel, lookalikes, variables, repositories, protected, forged),
-        *(files, calls, sockets, processes),
+        *(spellings, identity, kernel, lookalikes, variables, descriptors, repositories, protected),
+        *(forged, files, calls, sockets, processes),
     )
     for found in module.CLASSES
 )
