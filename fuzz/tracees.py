@@ -183,8 +183,9 @@ def program(data: bytes) -> None:
         assert found.regular
         assert found.unchanged()
         assert found.path == f"{ground.folder}/program"
-        assert (found.interpreter is not None) == (found.kind is Kind.SCRIPT)
-        if found.interpreter is not None:
+        assert found.interpreter is not None or found.kind is not Kind.SCRIPT
+        assert found.interpreter is None or found.kind in (Kind.SCRIPT, Kind.ELF)
+        if found.interpreter is not None and found.kind is Kind.SCRIPT:
             name, argument = found.interpreter
             assert data.startswith(b"#!")
             assert name

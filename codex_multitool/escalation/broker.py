@@ -164,7 +164,7 @@ class Session:
                 return
             stack.callback(opened.close)
             cwd = os.readlink(f"/proc/self/fd/{workdir}")
-            verdict = yield from self._judge(request, opened, cwd)
+            verdict = yield from self._judge(request, opened, workdir, cwd)
             if verdict is None:
                 return
             if not isinstance(verdict, Escalate):
@@ -181,6 +181,7 @@ class Session:
                 asked=absolute(request.file, cwd),
                 argv=verdict.called(tuple(request.argv)),
                 workdir=workdir,
+                cwd=cwd,
                 environment=request.env,
                 descriptors=tuple(zip(fds, targets, strict=True)),
                 inherited=inherited,
@@ -191,7 +192,7 @@ class Session:
             yield from self._send(wire.frame(wire.encode_result(result)))
 
     def _judge(
-        self, request: wire.EscalateRequest, opened: Opened, cwd: str
+        self, request: wire.EscalateRequest, opened: Opened, workdir: int, cwd: str
     ) -> Task[Settled | None]:
         """The verdict; None, and nobody is asked, if a shell asks and may not simply run it."""
         pid = self._peer
@@ -210,6 +211,7 @@ class Session:
             decided,
             of_own_shell=lambda shell: pid == shell.pid or shell.includes(caller.parent(pid)),
             unchanged=opened.found.unchanged,
+            workdir=workdir,
         )
         if self._context.trace is not None:
             self._context.trace(pid, subject, decided, verdict)
@@ -225,6 +227,7 @@ class Session:
             self._context.writable,
             executed=opened.argv_executed(request.file, argv),
             interpreters=opened.interpreters,
+            linker=opened.linker,
             loaded=opened.loaded,
         )
 

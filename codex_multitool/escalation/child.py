@@ -12,13 +12,14 @@ from codex_multitool.escalation.caller import Inherited
 from codex_multitool.escalation.context import Context
 from codex_multitool.escalation.feeding import Feeding
 from codex_multitool.escalation.identity import untrusted
-from codex_multitool.escalation.outgoing import Outgoing, sort_out
+from codex_multitool.escalation.outgoing import sort_out
 from codex_multitool.escalation.watch import Absence
+from codex_multitool.escalation.workdir import path_of
 from codex_multitool.escalation.writable import redirectable
 from codex_multitool.interception.descriptors import tell
 from codex_multitool.interception.program import Kind, Program
 from codex_multitool.launcher.spawn import NotStartedError, Process, Spawn
-from codex_multitool.loop import Task, Wait
+from codex_multitool.loop import Event, Task, Wait
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 # Its stand-in is the sandbox's to signal, its working directory perhaps the sandbox's to read: a
@@ -29,14 +30,15 @@ _NO_CORE = ((resource.RLIMIT_CORE, 0, 0),)
 class Escalated(NamedTuple):
     """What runs outside: the program opened, and everything it takes over from its caller.
 
-    descriptors: pairs (ours, number in the program). workdir: directory descriptor. asked:
-    absolute path by which the caller called it.
+    descriptors: pairs (ours, number in the program). workdir: directory descriptor; cwd: its path
+    when it was judged. asked: absolute path by which the caller called it.
     """
 
     program: Program
     asked: str
     argv: tuple[str, ...]
     workdir: int
+    cwd: str
     environment: Mapping[str, str]
     descriptors: tuple[tuple[int, int], ...]
     inherited: Inherited
@@ -51,48 +53,25 @@ def start_outside(
     if its environment cannot be made.
     """
     path = _executed_path(escalated.program, escalated.asked, context.writable)
-    workdir = _path_of(escalated.workdir)
     environment, lost = yield from context.surroundings.environment(
-        context.start, path, escalated.argv, escalated.environment, context.writable, workdir
+        context.start, path, escalated.argv, escalated.environment, context.writable, escalated.cwd
     )
     if lost:
         context.note(f"{path} ran outside without the caller's {lost}")
     if absence is None:
-        absence = yield from context.watch.leaving(workdir, escalated.argv[1:], None)
-    outgoing = sort_out(escalated.descriptors, context.roots)
-    feeding = None
+        absence = yield from context.watch.leaving(escalated.cwd, escalated.argv[1:], None)
+    outside = Outside(context, escalated, absence)
     try:
-        protected = yield from absence.handed(outgoing.files)
-        _tell_staying(context, path, outgoing, protected)
-        if protected:
-            return Outside(_ended(_NOT_EXECUTABLE), absence)
-        going = outgoing.going
-        if outgoing.piped is not None:
-            feeding = Feeding(context.loop, outgoing.piped)
-            going = (*going, (feeding.reader, 0))
-        escalated = escalated._replace(descriptors=going)
-        process = _started(context, escalated, path, environment)
+        refusal = yield from outside.prepare()
+        if refusal:
+            context.note(f"{path} did not run outside: {refusal}")
+            outside.process = _ended(_NOT_EXECUTABLE)
+        else:
+            outside.process = _started(context, outside.escalated, path, environment)
     except BaseException:
-        if feeding is not None:
-            feeding.end()
-        absence.lost()
+        outside.end()
         raise
-    return Outside(process, absence, feeding)
-
-
-def _tell_staying(
-    context: Context, path: str, outgoing: Outgoing, protected: Collection[str]
-) -> None:
-    if protected:
-        context.note(
-            f"{path} did not run outside: it would have had {', '.join(protected)} open, which "
-            "programs outside obey"
-        )
-    for number, file in outgoing.staying:
-        context.note(
-            f"{path} ran outside without descriptor {number}, {file}: by /dev/fd it could have "
-            "written there, and the sandbox cannot"
-        )
+    return outside
 
 
 def _started(
@@ -134,47 +113,83 @@ def _ended(code: int) -> Process:
 
 
 class Outside:
-    """An escalated program at work. ended: set once it has been reaped."""
+    """An escalated program, and what it takes over. process: once it is at work."""
 
-    def __init__(self, process: Process, absence: Absence, feeding: Feeding | None = None) -> None:
-        self._process = process
+    def __init__(self, context: Context, escalated: Escalated, absence: Absence) -> None:
+        self._context = context
+        self.escalated = escalated
         self._absence = absence
-        self._feeding = feeding
+        self._feeding: Feeding | None = None
         self._over = False
-        self.ended = process.ended
+        self.process: Process | None = None
+
+    def prepare(self) -> Task[str]:
+        """Sort out what goes along with it; why it may not run, or nothing."""
+        context, escalated = self._context, self.escalated
+        outgoing = sort_out(escalated.descriptors, context.roots)
+        protected = yield from self._absence.handed(outgoing.files)
+        if protected:
+            return f"it would have {', '.join(protected)} open, which programs outside obey"
+        if self._moved():
+            return f"{escalated.cwd} was moved"
+        going = outgoing.going
+        if outgoing.piped is not None:
+            self._feeding = Feeding(context.loop, outgoing.piped)
+            going = (*going, (self._feeding.reader, 0))
+        for number, file in outgoing.staying:
+            context.note(
+                f"{escalated.asked} ran outside without descriptor {number}, {file}: by /dev/fd it "
+                "could have written there, and the sandbox cannot"
+            )
+        self.escalated = escalated._replace(descriptors=going)
+        return ""
+
+    def _moved(self) -> bool:
+        return path_of(self.escalated.workdir) != self.escalated.cwd
+
+    @property
+    def ended(self) -> Event:
+        """Set once it has been reaped."""
+        assert self.process is not None, "it is at work"
+        return self.process.ended
 
     def result(self) -> Task[wire.SuperExecResult]:
         """How it ended, once it has."""
-        yield Wait(event=self.ended)
-        if self._feeding is not None:
-            self._feeding.end()
+        assert self.process is not None, "it is at work"
+        yield Wait(event=self.process.ended)
+        self._feed_no_more()
         yield from self._absence.over()
         self._over = True
-        status = self._process.status
+        if self._moved():
+            yield from self._look_where_it_was()
+        status = self.process.status
         assert status is not None, "what has ended has a status"
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
             return wire.SuperExecResult(128 + number, number)
         return wire.SuperExecResult(os.WEXITSTATUS(status))
 
+    def _look_where_it_was(self) -> Task[None]:
+        cwd, now = self.escalated.cwd, path_of(self.escalated.workdir)
+        self._context.note(f"{cwd} was moved to {now} while {self.escalated.asked} ran in it")
+        yield from self._context.watch.look(now)
+
+    def _feed_no_more(self) -> None:
+        if self._feeding is not None:
+            self._feeding.end()
+
     def signal(self, number: int) -> None:
         """Pass on a signal to its process group, unless it has ended."""
-        self._process.signal(number)
+        if self.process is not None:
+            self.process.signal(number)
 
     def end(self) -> None:
         """Kill it if it has not ended: nobody is left to hear how it does."""
-        self._process.kill()
-        if self._feeding is not None:
-            self._feeding.end()
+        if self.process is not None:
+            self.process.kill()
+        self._feed_no_more()
         if not self._over:
             self._absence.lost()
-
-
-def _path_of(fd: int) -> str:
-    try:
-        return os.readlink(f"/proc/self/fd/{fd}")
-    except OSError:
-        return "/"  # longer than a path can be
 
 
 def _through_our_mounts(fds: tuple[int, int], stack: ExitStack) -> list[int]:

@@ -23,9 +23,11 @@ from codex_multitool.escalation.protected import told
 from codex_multitool.escalation.question import Question, Verdict
 from codex_multitool.escalation.surroundings import Surroundings
 from codex_multitool.escalation.watch import Absence, Finding, NoWatch, Watch
+from codex_multitool.escalation.workdir import above
 from codex_multitool.launcher.spawn import Start
 from codex_multitool.loop import Loop, Task
 
+_MOVED = "its working directory was moved while it was judged"
 _MAX_ROUNDS = 4  # questions about one exec while protected names go on changing
 
 Settled = Run | Escalate | Deny
@@ -67,12 +69,13 @@ def settle(
     *,
     of_own_shell: Callable[[OwnShell], bool],
     unchanged: Callable[[], bool],
+    workdir: int,
     leaving: Leaving | None = None,
 ) -> Task[tuple[Settled, Absence | None]]:
     """The final verdict on one exec, given what `decide` said; asks and records.
 
     of_own_shell: whether the exec is done by the call's own shell itself.
-    unchanged: whether the program is still the one that was judged.
+    unchanged: whether the program is still the one that was judged. workdir: the request's, opened.
     leaving: see Watch.leaving_unchanged, where it may leave as soon as it is settled that it does;
     then its absence is returned with Escalate.
     """
@@ -81,7 +84,9 @@ def settle(
         return Run(), None
     asked = ""
     for _ in range(_MAX_ROUNDS):
-        finding, absence = yield from _looked(context, request, verdict, leaving)
+        finding, absence = yield from _looked(context, request, verdict, workdir, leaving)
+        if finding and finding.moved:
+            return conclude(context, request, Deny(_MOVED), asked), None
         if finding:
             verdict = unless_agreed(verdict, told(finding.changes))
         if not isinstance(verdict, Ask):
@@ -98,13 +103,18 @@ def settle(
 
 
 def _looked(
-    context: Context, request: ExecRequest, verdict: Decided, leaving: Leaving | None
+    context: Context,
+    request: ExecRequest,
+    verdict: Decided,
+    workdir: int,
+    leaving: Leaving | None,
 ) -> Task[tuple[Finding | None, Absence | None]]:
     """What differs, if the program shall leave; its absence, if it does so at once."""
     if not leaves(verdict):
         return None, None
     if leaving is None or not isinstance(verdict, Escalate):
-        return (yield from context.watch.look(request.workdir)), None
+        standing = above(workdir, context.roots)
+        return (yield from context.watch.look(request.workdir, standing)), None
     found = yield from leaving()
     return (found, None) if isinstance(found, Finding) else (None, found)
 

@@ -20,6 +20,7 @@ from codex_multitool.escalation.rest import rest
 from codex_multitool.escalation.unwatched import Unwatched
 from codex_multitool.escalation.vigil import Threads, Vigil
 from codex_multitool.escalation.watch import Finding
+from codex_multitool.escalation.workdir import Above
 from codex_multitool.loop import Event
 
 _CLOCK_REALTIME_COARSE = 5  # linux/time.h: the one that files get
@@ -162,19 +163,25 @@ class Guard:
             self._idle_since = time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
         self._changed()
 
-    def look(self, workdir: str = "") -> Finding:
-        """What differs now, also on the way to where a program works."""
+    def look(self, workdir: str = "", above: Above = ()) -> Finding:
+        """What differs now, also on the way to where a program works. above: see Watch.look."""
         if self._quiet:
             return Finding(state={})
         if workdir and workdir not in self._places:
             self._watch(self._way_to(workdir))
-        state = look(self._places, self._roots) if self._vigil is None else self.sample()
+        stood: dict[str, tuple[int, int]] = {}
+        if self._vigil is None:
+            state = look(self._places, self._roots, stood)
+        else:
+            state = self.sample(stood)
+        way = zip(self._way_to(workdir), above, strict=False)
+        moved = any(stood.get(place) != which for place, which in way)
         found = protected.changes(self._agreed, state)
         self._doubts = {it.path: self._doubt(it.path, state) for it in found}
         self._differs = bool(found)
         self._changed()
         marked = (it._replace(doubtful=self._doubts[it.path]) for it in found)
-        return Finding(tuple(marked), state)
+        return Finding(tuple(marked), state, moved)
 
     def _doubt(self, path: str, state: Snapshot) -> bool:
         """Whether a program outside may have changed what is at a path, as well as the sandbox."""
@@ -277,12 +284,12 @@ class Guard:
             self._vigil.held.remove(departure.held)
         self._end_alone()
 
-    def sample(self) -> Snapshot:
-        """What stands there; what of it programs outside wrote is agreed on."""
+    def sample(self, stood: dict[str, tuple[int, int]] | None = None) -> Snapshot:
+        """What stands there; what of it programs outside wrote is agreed on. stood: see look()."""
         vigil = self._vigil
         assert vigil is not None
         self._sampled = time.monotonic()
-        state = look(self._places, self._roots)
+        state = look(self._places, self._roots, stood)
         now = time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
         agreed = vigil.went_on(self._threads(), state, self._agreed, now)
         if agreed is None:

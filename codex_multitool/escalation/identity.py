@@ -15,7 +15,7 @@ from codex_multitool.escalation.writable import (
     mounted_beneath,
     redirectable,
 )
-from codex_multitool.interception.program import Program
+from codex_multitool.interception.program import Kind, Program
 from codex_multitool.interception.tracee import Loaded
 
 _MANY_IN_ONE = frozenset(("busybox", "toybox"))
@@ -36,12 +36,14 @@ def exec_request(
     *,
     executed: Command,
     interpreters: Sequence[Program] = (),
+    linker: Program | None = None,
     loaded: Loaded | None = None,
 ) -> ExecRequest:
     """The request for one exec.
 
     asked: absolute path the caller used. executed: the arguments with which the kernel starts what
-    really runs: `program`, or the last of its interpreters. loaded: what the ELF loader loads.
+    really runs: `program`, or the last of its interpreters. linker: the program that it names to be
+    run in its place. loaded: what the ELF loader loads.
     """
     path = program.path or asked
     names, also = [path], list[Command]()
@@ -52,11 +54,14 @@ def exec_request(
             also.append((asked, *argv[1:]))
     for interpreter in interpreters:
         also += [(name, *executed[1:]) for name in _names(interpreter, workdir)]
+    if linker is not None and linker.kind is not Kind.LOADER:
+        also += [(name, *executed[1:]) for name in _names(linker, workdir)]
     if loaded is not None and loaded.program is not None:
         also += [(name, *loaded.argv[1:]) for name in _names(loaded.program, workdir)]
     also += _all_meant([(name, *argv[1:]) for name in names] + also, argv)
-    reason = untrusted(program, writable) or _untrusted_interpreter(interpreters, workdir, writable)
-    yours = next(filter(None, map(replaceable, (program, *interpreters))), None)
+    others = (*interpreters, linker) if linker is not None else interpreters
+    reason = untrusted(program, writable) or _untrusted_interpreter(others, workdir, writable)
+    yours = next(filter(None, map(replaceable, (program, *others))), None)
     return ExecRequest(tuple(names), argv, workdir, tuple(also), reason, yours)
 
 

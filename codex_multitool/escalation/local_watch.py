@@ -8,6 +8,7 @@ from codex_multitool.escalation import protected
 from codex_multitool.escalation.guard import Departure, Guard
 from codex_multitool.escalation.protected import Change
 from codex_multitool.escalation.watch import Finding
+from codex_multitool.escalation.workdir import Above
 from codex_multitool.loop import Task, Wait, sleep
 
 
@@ -25,10 +26,10 @@ class LocalWatch:
         if self._writes:
             self._guard.runs_below(self, process)
 
-    def look(self, workdir: str) -> Task[Finding]:
-        """What differs now, also on the way to where a program works, a canonical path."""
+    def look(self, workdir: str, above: Above = ()) -> Task[Finding]:
+        """What differs now, also on the way to where a program works; see Watch.look."""
         yield from ()
-        return self._guard.look(workdir)
+        return self._guard.look(workdir, above)
 
     def agree(self, finding: Finding) -> None:
         """A human agreed to what was found."""
@@ -55,10 +56,10 @@ class LocalWatch:
         return LocalAbsence(self._guard, self._guard.depart(self, workdir, words, held))
 
     def leaving_unchanged(
-        self, workdir: str, words: Sequence[str], held: int | None
+        self, workdir: str, words: Sequence[str], held: int | None, above: Above = ()
     ) -> Task["LocalAbsence | Finding"]:
         """The same, after a look; where something differs, that, and nothing leaves."""
-        finding = self._guard.look(workdir)
+        finding = self._guard.look(workdir, above)
         return finding or (yield from self.leaving(workdir, words, held))
 
     def attend(self) -> Task[None]:

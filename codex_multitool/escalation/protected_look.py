@@ -39,12 +39,17 @@ _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 _ALL: frozenset[str] = frozenset()
 
 
-def look(places: Iterable[str], roots: Collection[str]) -> Snapshot:
+def look(
+    places: Iterable[str],
+    roots: Collection[str],
+    stood: dict[str, tuple[int, int]] | None = None,
+) -> Snapshot:
     """What stands under the protected names of `places`, canonical paths of directories.
 
-    roots: the directories that the sandbox may write, all beneath them included.
+    roots: the directories that the sandbox may write, all beneath them included. stood: takes
+    device and inode of each of `places` as it was looked at.
     """
-    walk = _Walk(roots)
+    walk = _Walk(roots, {} if stood is None else stood)
     for place in places:
         walk.place(place)
     return walk.entries
@@ -59,8 +64,9 @@ class _TooManyNamesError(Exception):
 
 
 class _Walk:
-    def __init__(self, roots: Collection[str]) -> None:
+    def __init__(self, roots: Collection[str], stood: dict[str, tuple[int, int]]) -> None:
         self._roots = roots
+        self._stood = stood
         self.entries: dict[str, Entry] = {}
         self._left = 0
         self._names_left = 0
@@ -80,6 +86,8 @@ class _Walk:
             self._unseen(path, str(error.strerror))
             return
         try:
+            status = os.fstat(fd)
+            self._stood[path] = status.st_dev, status.st_ino
             below = path.rstrip("/")
             for name in NAMES:
                 self._name(fd, name, f"{below}/{name}")

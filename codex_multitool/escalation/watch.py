@@ -4,20 +4,23 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from codex_multitool.escalation.protected import Change
+from codex_multitool.escalation.workdir import Above
 from codex_multitool.loop import Task
 
 
 class Finding(NamedTuple):
     """What differs now from what was agreed on; empty: nothing.
 
-    state: what agreeing agrees to, known to the watch that it came from.
+    state: what agreeing agrees to, known to the watch that it came from. moved: what was looked at
+    is not where the program would work.
     """
 
     changes: tuple[Change, ...] = ()
     state: Any = None
+    moved: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.changes)
+        return bool(self.changes) or self.moved
 
 
 class Absence(Protocol):
@@ -39,8 +42,11 @@ class Absence(Protocol):
 class Watch(Protocol):
     """One command's part in watching."""
 
-    def look(self, workdir: str, /) -> Task[Finding]:
-        """What differs now, also on the way to where a program works, a canonical path."""
+    def look(self, workdir: str, above: Above = (), /) -> Task[Finding]:
+        """What differs now, also on the way to where a program works, a canonical path.
+
+        above: which directories that one and those above it are, see workdir.above().
+        """
 
     def agree(self, finding: Finding, /) -> None:
         """A human agreed to what was found."""
@@ -52,7 +58,7 @@ class Watch(Protocol):
         """
 
     def leaving_unchanged(
-        self, workdir: str, words: Sequence[str], held: int | None, /
+        self, workdir: str, words: Sequence[str], held: int | None, above: Above = (), /
     ) -> Task[Absence | Finding]:
         """The same, after a look; where something differs, that, and nothing leaves."""
 
@@ -60,7 +66,7 @@ class Watch(Protocol):
 class NoWatch:
     """Of a command that can write nothing that is protected."""
 
-    def look(self, _workdir: str, /) -> Task[Finding]:
+    def look(self, _workdir: str, _above: Above = (), /) -> Task[Finding]:
         """Nothing differs."""
         yield from ()
         return Finding()
@@ -73,7 +79,12 @@ class NoWatch:
         yield from ()
         return _Unwatched()
 
-    leaving_unchanged = leaving
+    def leaving_unchanged(
+        self, _workdir: str, _words: Sequence[str], _held: int | None, _above: Above = (), /
+    ) -> Task[Absence | Finding]:
+        """The same."""
+        yield from ()
+        return _Unwatched()
 
 
 class _Unwatched:

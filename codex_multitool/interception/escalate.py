@@ -23,6 +23,7 @@ from codex_multitool.escalation.decide import ExecRequest
 from codex_multitool.escalation.identity import absolute, exec_request
 from codex_multitool.escalation.watch import Absence, Finding
 from codex_multitool.escalation.wire import SuperExecResult
+from codex_multitool.escalation.workdir import above
 from codex_multitool.interception import descriptors, relay
 from codex_multitool.interception.exec_stop import Steps, take_hold
 from codex_multitool.interception.hold import Hold, Refused
@@ -83,7 +84,8 @@ class Escalation:
         """See Watch.leaving_unchanged. Whoever watches may be asked while the caller is read."""
         held = self._snapshot.tgid if self._listener.killable else None
         words = request.argv[1:]
-        leaving = self._context.watch.leaving_unchanged(request.workdir, words, held)
+        standing = above(self._snapshot.workdir, self._context.roots)
+        leaving = self._context.watch.leaving_unchanged(request.workdir, words, held, standing)
         return beside(leaving, self._prepare)
 
     def run(self, argv: tuple[str, ...], absence: Absence | None) -> Task[None]:
@@ -136,6 +138,7 @@ class Escalation:
             asked=asked_path(snapshot),
             argv=argv,
             workdir=snapshot.workdir,
+            cwd=snapshot.cwd,
             environment=prepared.environment,
             descriptors=pairs,
             inherited=prepared.inherited,
@@ -252,6 +255,7 @@ def request_of(snapshot: ExecSnapshot, context: Context) -> ExecRequest:
         context.writable,
         executed=snapshot.argv_executed(),
         interpreters=snapshot.interpreters,
+        linker=snapshot.linker,
         loaded=snapshot.loaded,
     )
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from codex_multitool.escalation.decide import Deny, ExecRequest, Run, Verdict
 from codex_multitool.escalation.identity import with_arguments
 from codex_multitool.interception.exec_stop import Expected, command_line
-from codex_multitool.interception.program import Identity, Interpreter, Kind, identity
+from codex_multitool.interception.program import Identity, Interpreter, Kind, Known, identity
 from codex_multitool.interception.resolve import AT_FDCWD
 from codex_multitool.interception.tracee import ExecSnapshot
 
@@ -31,13 +31,15 @@ class _Plain(NamedTuple):
 
 
 class Precedents:
-    """files: what files out of the sandbox's reach are, for tracee.read_exec().
+    """known: what files out of the sandbox's reach are, for tracee.read_exec().
 
     our_view: whether all callers see our file system: none can have changed its root or its mounts.
     """
 
     def __init__(self, *, our_view: bool) -> None:
-        self.files: dict[tuple[Identity, str], tuple[Kind, Interpreter | None]] = {}
+        self._files: dict[tuple[Identity, str], tuple[Kind, Interpreter | None]] = {}
+        self._loaders: set[str] = set()
+        self.known = Known(self._files, self._loaders)
         self._judged: dict[Facts, tuple[ExecRequest, Verdict]] = {}
         self._decided: dict[ExecRequest, Verdict] = {}
         self._our_view = our_view
@@ -130,16 +132,23 @@ class Precedents:
         return expected
 
     def _learn_files(self, snapshot: ExecSnapshot) -> None:
-        if len(self.files) >= _MOST:
-            self.files.clear()
-        for program in (snapshot.program, *snapshot.interpreters):
+        if len(self._files) >= _MOST:
+            self._files.clear()
+        for program in (snapshot.program, *snapshot.interpreters, snapshot.linker):
             if program is not None and program.path is not None:
-                self.files[program.identity, program.path] = program.kind, program.interpreter
+                self._files[program.identity, program.path] = program.kind, program.interpreter
+        linker = snapshot.linker
+        if linker is not None and linker.kind is Kind.LOADER and linker.asked.startswith("/"):
+            self._learn_loader(linker.asked)
+
+    def _learn_loader(self, name: str) -> None:
+        if self._our_view and len(self._loaders) < _MOST:
+            self._loaders.add(name)
 
 
 def facts_of(snapshot: ExecSnapshot) -> Facts:
     """All that a request is made of, but for what an ELF loader loads."""
-    programs = (snapshot.program, *snapshot.interpreters)
+    programs = (snapshot.program, *snapshot.interpreters, snapshot.linker)
     return (
         snapshot.file,
         snapshot.directory,
@@ -151,15 +160,16 @@ def facts_of(snapshot: ExecSnapshot) -> Facts:
 
 
 def _plain(snapshot: ExecSnapshot, request: ExecRequest) -> bool:
-    """Whether path and arguments say all about it: no script, nothing relative.
+    """Whether path and arguments say all about it: no script, nothing relative, the usual loader.
 
     The programs of a request that is trusted lead to the file for everybody, whatever the sandbox
     does. Names in /proc, which do not, are not among them.
     """
-    program = snapshot.program
+    program, linker = snapshot.program, snapshot.linker
     return (
         program is not None
         and program.kind is Kind.ELF
+        and (linker is None or linker.kind is Kind.LOADER)
         and request.untrusted is None
         and snapshot.file.startswith("/")
         and snapshot.file in request.programs

@@ -5,7 +5,7 @@ ELF loader. Read like the kernel does (fs/binfmt_script.c, fs/binfmt_elf.c); dec
 import enum
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from stat import S_ISREG
 from typing import NamedTuple
 
@@ -18,7 +18,9 @@ _ELF_ENTRY = struct.Struct("=qQ")  # Elf64_Dyn
 _ET_DYN = 3
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
 _DT_NULL, _DT_STRTAB, _DT_SONAME = 0, 5, 14
-_MOST_SEGMENTS = 64
+_MOST_SEGMENTS = (1 << 16) // _ELF_SEGMENT.size  # load_elf_phdrs, fs/binfmt_elf.c
+_AHEAD = 1024  # of a file, where all that is asked of an ELF program mostly stands
+_LONGEST_NAME = 4096
 _MOST_ENTRIES = 256
 _NAME_SIZE = 64
 _LOADER_NAMES = ("ld-", "ld.so", "ld64.so", "libc.musl-", "libc.so")  # glibc's and musl's
@@ -35,10 +37,21 @@ class Kind(enum.Enum):
 
 
 Identity = tuple[int, int, int, int, int]
-Interpreter = tuple[str, str | None]  # of a script: path and argument
-# What is known of files, by identity and canonical path.
-Known = Mapping[tuple[Identity, str], tuple[Kind, Interpreter | None]]
-NOTHING_KNOWN: Known = {}
+# Path and argument, of a script; the path alone, of an ELF program that names one (PT_INTERP).
+Interpreter = tuple[str, str | None]
+
+
+class Known(NamedTuple):
+    """What nobody can have changed unseen since it was found out.
+
+    files: what they are, by identity and canonical path. loaders: names that lead to the loader.
+    """
+
+    files: Mapping[tuple[Identity, str], tuple[Kind, Interpreter | None]]
+    loaders: Collection[str]
+
+
+NOTHING_KNOWN = Known({}, ())
 
 
 class Program(NamedTuple):
@@ -71,15 +84,12 @@ class Program(NamedTuple):
 
 
 def examine(asked: str, fd: int, known: Known = NOTHING_KNOWN) -> Program:
-    """What the O_PATH descriptor `fd`, ours from now on, is.
-
-    known: what was found out before about files that nobody can have changed unseen since.
-    """
+    """What the O_PATH descriptor `fd`, ours from now on, is. known: what was found out before."""
     try:
         status = os.fstat(fd)
         link = os.readlink(f"/proc/self/fd/{fd}")
         which = identity(status)
-        before = known.get((which, link))
+        before = known.files.get((which, link))
         path: str | None = link
         kind, interpreter = Kind.OTHER, None
         if before is not None:
@@ -125,12 +135,12 @@ def _content(fd: int) -> tuple[Kind, Interpreter | None]:
     except OSError:
         return Kind.UNREADABLE, None
     try:
-        head = os.pread(file, HEAD_SIZE, 0)
+        head = os.pread(file, _AHEAD, 0)
         if head.startswith(b"#!"):
-            interpreter = script_interpreter(head)
+            interpreter = script_interpreter(head[:HEAD_SIZE])
             return (Kind.SCRIPT, interpreter) if interpreter else (Kind.OTHER, None)
         if head.startswith(_ELF_MAGIC):
-            return (Kind.LOADER if is_loader(file, head) else Kind.ELF), None
+            return _elf(file, head)
         return Kind.OTHER, None
     except OSError:
         return Kind.UNREADABLE, None
@@ -158,27 +168,30 @@ def script_interpreter(head: bytes) -> Interpreter | None:
     return os.fsdecode(name), os.fsdecode(argument) or None
 
 
-def is_loader(file: int, head: bytes) -> bool:
-    """Whether an ELF file is the loader: without PT_INTERP, and by its DT_SONAME."""
+def _elf(file: int, head: bytes) -> tuple[Kind, Interpreter | None]:
+    """An ELF program with the interpreter it names; or the loader, by its DT_SONAME."""
     try:
         fields = _ELF_HEADER.unpack_from(head)
         kind, table, size, count = fields[1], fields[5], fields[9], fields[10]
-        if kind != _ET_DYN or size != _ELF_SEGMENT.size or count > _MOST_SEGMENTS:
-            return False
-        if _PT_INTERP in _kinds(head[table:]):
-            return False  # the ordinary case, without another read
-        raw = os.pread(file, size * count, table)
+        if size != _ELF_SEGMENT.size or count > _MOST_SEGMENTS:
+            return Kind.ELF, None  # the kernel takes it for none
+        raw = _part(file, head, table, size * count)
         segments = [_ELF_SEGMENT.unpack_from(raw, size * n) for n in range(count)]
-        if any(segment[0] == _PT_INTERP for segment in segments):
-            return False
-        return _soname(file, segments).startswith(_LOADER_NAMES)
+        for segment, _, offset, _, _, length, _, _ in segments:
+            if segment == _PT_INTERP:
+                name = _part(file, head, offset, min(length, _LONGEST_NAME))
+                return Kind.ELF, (os.fsdecode(name.split(b"\0", 1)[0]), None)
+        if kind == _ET_DYN and _soname(file, segments).startswith(_LOADER_NAMES):
+            return Kind.LOADER, None
     except (struct.error, OSError, OverflowError):
-        return False
+        pass
+    return Kind.ELF, None
 
 
-def _kinds(table: bytes) -> list[int]:
-    whole = len(table) - len(table) % _ELF_SEGMENT.size
-    return [segment[0] for segment in _ELF_SEGMENT.iter_unpack(table[:whole])]
+def _part(file: int, head: bytes, offset: int, size: int) -> bytes:
+    """A part of a file, of which `head` is the beginning."""
+    end = offset + size
+    return head[offset:end] if end <= len(head) else os.pread(file, size, offset)
 
 
 def _soname(file: int, segments: list[tuple[int, ...]]) -> str:

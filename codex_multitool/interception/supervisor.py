@@ -142,7 +142,7 @@ class Supervisor:
         precedents = self._precedents
         architecture = self._listener.architecture
         snapshot = read_known(architecture, notification, self._known) or read_exec(
-            self._listener, notification, precedents.files
+            self._listener, notification, precedents.known
         )
         if isinstance(snapshot, Gone):
             return
@@ -298,6 +298,7 @@ class Supervisor:
                 verdict,
                 of_own_shell=lambda shell: shell.includes(snapshot.tgid),
                 unchanged=lambda: program is not None and program.unchanged(),
+                workdir=snapshot.workdir,
                 leaving=lambda: escalation.leaving(request),
             )
             self._traced(snapshot, request, verdict, settled)

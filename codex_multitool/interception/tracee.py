@@ -55,7 +55,8 @@ class ExecSnapshot(NamedTuple):
     number of the descriptor it is relative to, or AT_FDCWD. filename: what the kernel calls the
     program (AT_EXECFN). workdir: directory, opened; cwd: its path. errno: what the kernel will
     surely answer, None if the exec may succeed; then `program` is there. interpreters: of a script,
-    in turn, the last one being what really runs. loaded: if that is the ELF loader.
+    in turn, the last one being what really runs. linker: the program that it names to be run in its
+    place, unless that is known to be the ELF loader. loaded: if it is that itself.
     """
 
     tid: int
@@ -70,6 +71,7 @@ class ExecSnapshot(NamedTuple):
     errno: int | None
     program: Program | None
     interpreters: tuple[Program, ...]
+    linker: Program | None
     loaded: Loaded | None
     memory: Memory
     envp_at: int
@@ -79,7 +81,7 @@ class ExecSnapshot(NamedTuple):
         self.memory.close()
         os.close(self.workdir)
         loaded = self.loaded.program if self.loaded else None
-        for program in (self.program, *self.interpreters, loaded):
+        for program in (self.program, *self.interpreters, self.linker, loaded):
             if program is not None:
                 os.close(program.fd)
 
@@ -156,12 +158,12 @@ def read_known(
 
 
 def read_exec(
-    listener: Listener, notification: Notification, files: Known = NOTHING_KNOWN
+    listener: Listener, notification: Notification, known: Known = NOTHING_KNOWN
 ) -> ExecSnapshot | Gone | Unreadable:
-    """Read the exec of `notification`, unanswered as yet. files: as of program.examine()."""
+    """Read the exec of `notification`, unanswered as yet. known: as of program.examine()."""
     found: ExecSnapshot | Gone | Unreadable
     try:
-        found = _read(listener.architecture, notification, files)
+        found = _read(listener.architecture, notification, known)
     except (KernelError, OSError) as error:
         found = Unreadable(error.errno or EACCES)
     if listener.valid(notification):
@@ -171,7 +173,7 @@ def read_exec(
     return Gone()
 
 
-def _read(architecture: Architecture, notification: Notification, files: Known) -> ExecSnapshot:
+def _read(architecture: Architecture, notification: Notification, known: Known) -> ExecSnapshot:
     tid = notification.tid
     tgid = _process(tid)
     directory, path_at, argv_at, envp_at, flags = _arguments(architecture, notification)
@@ -181,7 +183,7 @@ def _read(architecture: Architecture, notification: Notification, files: Known) 
         file, argv, failure = _strings(memory, path_at, argv_at)
         view = View(tid, tgid)
         workdir = view.workdir()
-        opened = Opened(view, workdir, files)
+        opened = Opened(view, workdir, known)
         opened.failure = failure or (EINVAL if flags & ~_FLAGS else None)
         opened.find(file, directory, flags)
         opened.load(_filename(file, directory), argv, lambda: memory.vector(envp_at))
@@ -198,6 +200,7 @@ def _read(architecture: Architecture, notification: Notification, files: Known) 
             errno=opened.failure,
             program=opened.program,
             interpreters=tuple(opened.interpreters),
+            linker=opened.linker,
             loaded=opened.loaded,
             memory=memory,
             envp_at=envp_at,
@@ -239,8 +242,8 @@ def _strings(memory: Memory, path_at: int, argv_at: int) -> tuple[str, tuple[str
 class Opened:
     """What an exec opens, in the kernel's order, until something fails with errno `failure`.
 
-    program, interpreters, loaded: as in ExecSnapshot, which may take them over; else `close`.
-    known: as of program.examine().
+    program, interpreters, linker, loaded: as in ExecSnapshot, which may take them over; else
+    `close`. known: as of program.examine().
     """
 
     def __init__(self, view: View, workdir: int, known: Known = NOTHING_KNOWN) -> None:
@@ -248,12 +251,13 @@ class Opened:
         self.failure: int | None = None
         self.program: Program | None = None
         self.interpreters: list[Program] = []
+        self.linker: Program | None = None
         self.loaded: Loaded | None = None
 
     def close(self) -> None:
         """Close all programs."""
         loaded = self.loaded.program if self.loaded else None
-        for program in (self.program, *self.interpreters, loaded):
+        for program in (self.program, *self.interpreters, self.linker, loaded):
             if program is not None:
                 os.close(program.fd)
 
@@ -297,8 +301,14 @@ class Opened:
             os.close(base)
 
     def _follow(self, program: Program) -> None:
-        """The interpreters of a script, each perhaps a script itself."""
+        """The interpreters of a script, each perhaps a script itself; and what the last names."""
         while program.interpreter is not None and self.failure is None:
+            if program.kind is not Kind.SCRIPT:
+                name = program.interpreter[0]
+                if name not in self._known.loaders:
+                    self.linker = examine(name, self._view.open(name, self._workdir), self._known)
+                    self.failure = _unfit(self.linker)
+                return
             if len(self.interpreters) == _MOST_INTERPRETERS:
                 self.failure = ELOOP
                 return
@@ -340,7 +350,7 @@ def _argv_executed(
     argv = argv or ("",)  # Linux 5.18: never empty
     name = filename
     for script in (program, *interpreters):
-        if script is None or script.interpreter is None:
+        if script is None or script.kind is not Kind.SCRIPT or script.interpreter is None:
             break
         interpreter, argument = script.interpreter
         argv = (interpreter, *((argument,) if argument else ()), name, *argv[1:])

@@ -139,10 +139,11 @@ class Ask(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Answer: (what differs, as Change's; a number for that finding)."""
+    """Answer: (what differs, as Change's; a number for that finding; whether `workdir` moved)."""
 
     number: int
     workdir: str
+    above: tuple[tuple[int, int], ...] = ()
 
 
 class Agree(NamedTuple):
@@ -163,6 +164,7 @@ class Leaving(NamedTuple):
     words: Sequence[str]
     held: int | None
     unchanged: bool = False
+    above: tuple[tuple[int, int], ...] = ()
 
 
 class Handed(NamedTuple):

@@ -25,14 +25,15 @@ class WatchService:
 
     def look(self, message: protocol.Look) -> Task[None]:
         """Look, and remember what was found."""
-        self._found(message.number, (yield from self._watch.look(message.workdir)))
+        finding = yield from self._watch.look(message.workdir, message.above)
+        self._found(message.number, finding)
 
     def _found(self, number: int, finding: Finding) -> None:
         if finding:
             self._findings[number] = finding
             if len(self._findings) > _MAX_FINDINGS:
                 del self._findings[next(iter(self._findings))]
-        self._answer(number, (finding.changes, number))
+        self._answer(number, (finding.changes, number, finding.moved))
 
     def agree(self, message: protocol.Agree) -> None:
         """A human agreed to what was found."""
@@ -43,8 +44,12 @@ class WatchService:
     def leaving(self, message: protocol.Leaving) -> Task[None]:
         """A program is about to start outside."""
         number, watch = message.number, self._watch
-        leaving = watch.leaving_unchanged if message.unchanged else watch.leaving
-        absence = yield from leaving(message.workdir, message.words, message.held)
+        workdir, words, held = message.workdir, message.words, message.held
+        absence: LocalAbsence | Finding
+        if message.unchanged:
+            absence = yield from watch.leaving_unchanged(workdir, words, held, message.above)
+        else:
+            absence = yield from watch.leaving(workdir, words, held)
         if isinstance(absence, Finding):
             self._found(number, absence)
         elif absence.watched:

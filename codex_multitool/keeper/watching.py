@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 
 from codex_multitool.escalation.watch import Finding
+from codex_multitool.escalation.workdir import Above
 from codex_multitool.keeper import protocol
 from codex_multitool.keeper.front import Front
 from codex_multitool.loop import Task
@@ -15,11 +16,11 @@ class TheirWatch:
         self._front = front
         self._quiet = quiet
 
-    def look(self, workdir: str) -> Task[Finding]:
+    def look(self, workdir: str, above: Above = ()) -> Task[Finding]:
         """What differs now. Its state is the front's number for it."""
         if self._quiet():
             return Finding()
-        found, _ = yield from self._front.ask(lambda asked: protocol.Look(asked, workdir))
+        found, _ = yield from self._front.ask(lambda asked: protocol.Look(asked, workdir, above))
         return Finding(*found)
 
     def agree(self, finding: Finding) -> None:
@@ -36,13 +37,13 @@ class TheirWatch:
         return TheirAbsence(self._front, absence)
 
     def leaving_unchanged(
-        self, workdir: str, words: Sequence[str], held: int | None
+        self, workdir: str, words: Sequence[str], held: int | None, above: Above = ()
     ) -> Task["TheirAbsence | Finding"]:
         """The same, if nothing differs."""
         if self._quiet():
             return TheirAbsence(self._front, 0)
         found, _ = yield from self._front.ask(
-            lambda asked: protocol.Leaving(asked, workdir, tuple(words), held, unchanged=True)
+            lambda asked: protocol.Leaving(asked, workdir, tuple(words), held, True, above)
         )
         return Finding(*found) if isinstance(found, tuple) else TheirAbsence(self._front, found)
 

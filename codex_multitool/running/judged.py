@@ -116,6 +116,7 @@ class Judge:
                 self.writable,
                 executed=opened.argv_executed(found, words),
                 interpreters=opened.interpreters,
+                linker=opened.linker,
                 loaded=opened.loaded,
             )
         return request, True

@@ -32,6 +32,9 @@ def build(folder: Path) -> None:
     compile_("lone.c", "lone", "-pthread")
     compile_("foreign.c", "foreign")
     compile_("flood.c", "flood")
+    compile_("strict.c", "strict", *_BARE)
+    for name, leads in (("led", "./interp"), ("led-absolute", "/proc/self/cwd/interp")):
+        compile_("led.c", name, "-pie", "-nostdlib", f"-Wl,--dynamic-linker={leads}")
     compile_("evil.c", "evil.so", *_SHARED)
     compile_("helper.c", "libhelper.so", *_SHARED)
     compile_("sign.c", "sign", f"-L{folder}", "-lhelper", f"-Wl,-rpath,{folder}")

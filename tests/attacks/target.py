@@ -37,6 +37,7 @@ from tests.executables import find_patched_shell
 
 RULES = """
 prefix_rule(pattern=["git", "push"], decision="forbidden", justification="nothing leaves")
+prefix_rule(pattern=["strict"], decision="forbidden")
 prefix_rule(pattern=["git", ["add", "commit", "diff", "fetch", "log", "status", "checkout"]])
 prefix_rule(
     pattern=[["ls", "deploy", "report", "check", "bundle", "sign", "with-interpreter", "relative",

@@ -11,6 +11,7 @@ import pytest
 from codex_multitool.escalation.guard import Guard
 from codex_multitool.escalation.local_watch import LocalAbsence, LocalWatch
 from codex_multitool.escalation.watch import Finding, NoWatch
+from codex_multitool.escalation.workdir import above
 from codex_multitool.loop import Loop
 
 
@@ -46,6 +47,34 @@ def test_what_is_found_is_agreed_to(loop: Loop, place: Path) -> None:
     watch.agree(finding)
     assert not loop.result(watch.look(str(place)))
     watch.end()
+
+
+def test_nobody_leaves_from_where_nobody_has_looked(loop: Loop, place: Path) -> None:
+    folder = place / "a/b"
+    folder.mkdir(parents=True)
+    guard = Guard()
+    watch = LocalWatch(guard, [str(place)], str(place))
+    fd = os.open(folder, os.O_PATH)
+    known = above(fd, [str(place)])
+    assert not loop.result(watch.look(str(folder), known))
+    (place / "a").rename(place / "c")
+    folder.mkdir(parents=True)
+    for finding in (
+        loop.result(watch.look(str(folder), known)),
+        loop.result(watch.leaving_unchanged(str(folder), ["x"], None, known)),
+    ):
+        assert isinstance(finding, Finding)
+        assert (finding.changes, finding.moved) == ((), True)
+    (place / "a").rename(place / "d")
+    (place / "c").rename(place / "a")
+    absence = loop.result(watch.leaving_unchanged(str(folder), ["x"], None, known))
+    assert isinstance(absence, LocalAbsence)
+    # The same while a program is outside.
+    assert not loop.result(watch.look(str(folder), known))
+    assert loop.result(watch.look(str(folder), known[::-1])).moved
+    absence.lost()
+    watch.end()
+    os.close(fd)
 
 
 def test_nobody_leaves_where_something_differs(loop: Loop, place: Path) -> None:

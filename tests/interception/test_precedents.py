@@ -24,6 +24,7 @@ from codex_multitool.interception.tracee import (
     read_exec,
     read_known,
 )
+from tests.executables import loader
 from tests.interception.supervise import Decision, Plain, expected, supervise
 from tests.interception.supervise import Run as Watched
 
@@ -220,12 +221,27 @@ def test_files_in_the_sandboxs_reach_are_looked_at_each_time(tmp_path: Path) -> 
     ((facts, snapshot),) = _seen(tmp_path, "./s; :")
     precedents = Precedents(our_view=False)
     precedents.learn(facts, snapshot, _request(snapshot, "it can be written"), Run())
-    assert precedents.files == {}
+    assert not precedents.known.files
+    assert not precedents.known.loaders
     precedents.learn(facts, snapshot, _request(snapshot), Run())
-    assert {path for _, path in precedents.files} == {
+    assert {path for _, path in precedents.known.files} == {
         str(tmp_path / "s"),
         os.path.realpath("/bin/sh"),
+        os.path.realpath(loader()),
     }
+
+
+@pytest.mark.parametrize(("untrusted", "ours"), [("it can be written", True), (None, False)])
+def test_a_loader_is_known_by_its_name_where_that_leads_there_for_everybody(
+    tmp_path: Path, untrusted: str | None, ours: bool
+) -> None:
+    ((facts, snapshot),) = _seen(tmp_path, "/bin/true a; :")
+    precedents = Precedents(our_view=ours)
+    precedents.learn(facts, snapshot, _request(snapshot, untrusted), Run())
+    assert precedents.known.loaders == set()
+    precedents = Precedents(our_view=True)
+    precedents.learn(facts, snapshot, _request(snapshot), Run())
+    assert precedents.known.loaders == {loader("/bin/true")}
 
 
 def test_an_exec_like_one_before_looks_up_nothing_below_proc(
@@ -236,7 +252,7 @@ def test_an_exec_like_one_before_looks_up_nothing_below_proc(
 
     def read(listener: Listener, notification: Notification) -> Read:
         known = read_known(listener.architecture, notification, precedents.knows)
-        return known or read_exec(listener, notification, precedents.files)
+        return known or read_exec(listener, notification, precedents.known)
 
     def decide(found: Read) -> Decision:
         if isinstance(found, ExecSnapshot):

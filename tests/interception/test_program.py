@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from codex_multitool.interception.program import Kind, Program, examine, script_interpreter
+from tests.executables import loader
 
 LONG = b"/" + b"i" * 252  # with `#!` it ends just before the cut of 256 bytes
 
@@ -79,10 +81,29 @@ def test_an_elf_program() -> None:
     assert (program.kind, program.path) == (Kind.ELF, os.path.realpath(sys.executable))
     assert program.regular
     assert not program.deleted
+    assert program.interpreter == (loader(), None)
+
+
+@pytest.mark.parametrize("others", [0, 3, 300, 1300])
+@pytest.mark.parametrize("name", [b"/lib/ld.so", b"./a b", b"\xff", b"/" + b"x" * 2000])
+def test_the_loader_that_an_elf_program_names(tmp_path: Path, others: int, name: bytes) -> None:
+    """Wherever it stands; with more headers than the kernel reads it is no program."""
+    header = struct.pack("=16s", b"\x7fELF\x02\x01\x01") + struct.pack(
+        "=HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 0, 0, 64, 56, others + 1, 0, 0, 0
+    )
+    at = 64 + 56 * (others + 1)
+    null = struct.pack("=IIQQQQQQ", 0, 0, 0, 0, 0, 0, 0, 0)
+    named = struct.pack("=IIQQQQQQ", 3, 4, at, 0, 0, len(name) + 1, len(name) + 1, 1)
+    file = tmp_path / "file"
+    file.write_bytes(header + null * others + named + name + b"\0rest")
+    file.chmod(0o755)
+    expected = (os.fsdecode(name), None) if others < 1170 else None
+    assert _examine(file).interpreter == expected
 
 
 def test_a_static_program_is_not_a_loader(programs: Path) -> None:
     assert _examine(programs / "target_a").kind is Kind.ELF
+    assert _examine(programs / "target_a").interpreter is None
 
 
 def test_the_loader_is_known_by_its_content(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from codex_multitool.interception.program import Kind
 from codex_multitool.interception.resolve import AT_FDCWD
 from codex_multitool.interception.tracee import (
     AT_EMPTY_PATH,
@@ -20,6 +21,7 @@ from codex_multitool.interception.tracee import (
     AT_SYMLINK_NOFOLLOW,
     ExecSnapshot,
 )
+from tests.executables import loader
 from tests.interception.supervise import Decision, Errno, Plain, Run, supervise
 
 # Forks for each case of its input and executes it; prints the errnos, null where it was executed.
@@ -175,6 +177,9 @@ def test_what_an_exec_asks_for(folder: Path) -> None:
     assert snapshot.program.interpreter == ("/bin/sh", None)
     assert [program.path for program in snapshot.interpreters] == [os.path.realpath("/bin/sh")]
     assert snapshot.argv_executed() == ("/bin/sh", "./script", "\udcff", "")
+    assert snapshot.linker is not None
+    assert (snapshot.linker.path, snapshot.linker.kind) == (os.path.realpath(loader()), Kind.LOADER)
+    assert _one(folder, AT_FDCWD, "no_loader", 0, ["x"]).linker is None
 
 
 def test_a_script_by_its_descriptor_is_known_by_that(folder: Path) -> None:

@@ -40,9 +40,9 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def test_what_was_found_is_agreed_to_by_its_number(desk: Desk) -> None:
-    assert desk.look(1) == ((), 1)
+    assert desk.look(1) == ((), 1, False)
     Path(desk.place, ".envrc").touch()
-    (change,), number = desk.look(2)
+    (change,), number, _ = desk.look(2)
     assert (change.path, number) == (f"{desk.place}/.envrc", 2)
     desk.service.agree(Agree(1))  # nothing was found then
     desk.service.agree(Agree(77))
@@ -77,7 +77,7 @@ def test_a_program_is_outside_until_it_has_returned(desk: Desk, waits: bool) -> 
 
 def test_who_leaves_unless_something_differs_is_told_what_does(desk: Desk) -> None:
     Path(desk.place, ".envrc").touch()
-    (change,), number = desk.leave(1, unchanged=True)
+    (change,), number, _ = desk.leave(1, unchanged=True)
     assert (change.path, number) == (f"{desk.place}/.envrc", 1)
     assert not desk.guard.departed.is_set
     desk.service.agree(Agree(1))

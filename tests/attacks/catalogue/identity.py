@@ -31,6 +31,35 @@ def _own(name: str, script: str, outcome: Outcome = OWN_COPY, **more: Unpack[Mor
     return replace(Attack(name, script, outcome, outcome, needs=_REPOSITORY), **more)
 
 
+# Wrapper mode does not see it, and it runs inside.
+_UNSEEN_INSIDE = Outcome(output="strict ran")
+
+
+def _led(name: str, script: str, wrapper: Outcome = DENIED) -> Attack:
+    """A program with a forbidden one for its loader: `p`."""
+    made = "cp $PROGRAMS/led p; ln -s $PROGRAMS/strict interp"
+    return Attack(name, f"{made}; {script}", DENIED, wrapper, bare=False)
+
+
+_LED_IN_MEMORY = """
+import os
+fd = os.memfd_create("p", 0)
+os.write(fd, open("p", "rb").read())
+os.execve(fd, ["p"], os.environ)
+"""
+# The one that names the loader stands last, and the table at the end of the file.
+_MANY_HEADERS = """
+import struct
+data = bytearray(open("p", "rb").read())
+at, count = struct.unpack_from("=Q", data, 32)[0], struct.unpack_from("=H", data, 56)[0]
+headers = [data[at + 56 * n : at + 56 * n + 56] for n in range(count)]
+leads = [it for it in headers if it[:4] == b"\\3\\0\\0\\0"]
+others = [it for it in headers if it[:4] not in (b"\\3\\0\\0\\0", b"\\6\\0\\0\\0")]
+headers = others + [struct.pack("=IIQQQQQQ", 0, *[0] * 7)] * 900 + leads
+struct.pack_into("=Q", data, 32, len(data))
+struct.pack_into("=H", data, 56, len(headers))
+open("p", "wb").write(data + b"".join(headers))
+"""
 _DESCRIPTOR = """
 import os
 fd = os.open("/usr/bin/git", os.O_PATH)
@@ -97,6 +126,13 @@ ANOTHER_PATH = Class(
 BY_ANOTHER = Class(
     "the kernel or the loader opens a forbidden program",
     (
+        _led("loader-of-its-own", "./p"),
+        _led("loader-of-its-own-absolute", "cp $PROGRAMS/led-absolute p; ./p"),
+        _led("loader-of-a-script", "printf '#!./p\\n' >s; chmod +x s; ./s"),
+        _led("loader-of-a-file-in-memory", f"$PYTHON -c '{_LED_IN_MEMORY}'", _UNSEEN_INSIDE),
+        _led("loader-behind-many-headers", f"$PYTHON -c '{_MANY_HEADERS}'; ./p"),
+        _led("loader-that-turns",
+             "ln -sf /usr/bin/true interp; ./p; ln -sf $PROGRAMS/strict interp; ./p"),
         _named("loader", f"{_LOADER} /usr/bin/git push origin HEAD:main"),
         _named("loader-argv0", f"{_LOADER} --argv0 ls /usr/bin/git push origin HEAD:main"),
         _named("loader-preload",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Unpack
 
-from tests.attacks.attack import HARMLESS, Attack, Class, More, Need, noticed
+from tests.attacks.attack import HARMLESS, Attack, Class, More, Need, denied, noticed
 
 _REPOSITORY = frozenset({Need.REPOSITORY})
 _EVIL = '#!/bin/sh\necho written >"$OUT/file"\n'
@@ -77,6 +77,42 @@ SETTINGS = Class(
     ),
 )  # fmt: skip
 
+# Two folders change names, over and over: ./swap.py ONE OTHER
+_SWAP = """#!/usr/bin/env python3
+import os, sys
+one, other = sys.argv[1:]
+open("swapping", "w").close()
+while True:
+    os.rename(one, "t"), os.rename(other, one), os.rename("t", other)
+"""
+
+
+def _moving(name: str, moved: str) -> Attack:
+    """git works in a folder that is looked for by a name which is another folder's by then."""
+    # By names that nobody has looked at before.
+    script = f"""
+        cp -r .git evil; git config -f evil/config filter.x.clean ./e
+        for i in $(seq 8); do
+            mkdir -p e$i/in d$i/in; cp -r evil e$i/in/.git; cp tracked e$i/in
+            (cd e$i/in; echo '* filter=x' >.gitattributes; cp ../../run e; touch tracked
+             (cd ../..; exec $PYTHON swap.py {moved}) & p=$!
+             until [ -e ../../swapping ]; do :; done
+             git status; kill $p; wait $p) >/dev/null 2>&1
+            rm -rf e$i d$i t swapping
+        done"""
+    outcome = denied("User declined|moved while it was judged")
+    files = {"run": _EVIL, "swap.py": _SWAP}
+    return Attack(name, script, outcome, outcome, files, needs=_REPOSITORY, agrees=False)
+
+
+MOVING = Class(
+    "a folder that is moved while it is judged",
+    (
+        _moving("cwd-renamed", "e$i/in d$i/in"),
+        _moving("cwd-renamed-above", "e$i d$i"),
+    ),
+)
+
 CHOSEN = Class(
     "settings whose names the repository chooses",
     (
@@ -124,4 +160,4 @@ LINKS = Class(
     ),
 )  # fmt: skip
 
-CLASSES = (HOOKS, SETTINGS, CHOSEN, LINKS)
+CLASSES = (HOOKS, SETTINGS, CHOSEN, LINKS, MOVING)
