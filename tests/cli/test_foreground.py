@@ -205,7 +205,7 @@ def test_a_question_that_nobody_asks_any_more_is_given_up() -> None:
     def played(keeper: Played) -> None:
         keeper.say(protocol.Ask(3, QUESTION), protocol.Look(4, "/"))
         answer = keeper.hear()
-        assert (answer.number, answer.value) == (4, ((), 4))
+        assert (answer.number, answer.value) == (4, ((), 4, False))
         assert not keeper.human.given_up
         keeper.say(protocol.Withdrawn(3), protocol.Withdrawn(99), protocol.Look(5, "/"))
         assert keeper.hear().number == 5

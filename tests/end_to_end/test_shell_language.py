@@ -173,6 +173,7 @@ def test_paths_and_variables_that_are_not_utf8_reach_an_escalated_program(
 ) -> None:
     folder = os.fsencode(box.ws) + b"/\xe9"
     os.mkdir(folder)
+    (box.home / ".codex" / "config.toml").write_text('codex_multitool.keep_environment = ["V"]\n')
     client = start(pairing, rules='prefix_rule(pattern=["sh"], decision="allow")\n')
     result = client.shell(
         f"cd $'\\xe9' && V={BYTES} sh -c ': > \"$V\"; printf %s \"$V\"' | od -An -tx1"

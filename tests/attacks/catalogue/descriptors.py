@@ -34,8 +34,9 @@ ANEW = Class(
         _anew("all-reopened", "exec <$OUT/file 1<&0 2<&0 3<&0; warn", 2),
         Attack("stdin-reopened", "warn <$OUT/file", HARMLESS, HARMLESS),
         Attack("stderr-through-a-link", "ln -s $OUT/file l; warn 2<l", _stays(2), _stays(2)),
-        Attack("mere-name-as-stderr", f'$PYTHON -c "{_mere_name(2)}"', _stays(2), Outcome()),
-        Attack("mere-name-as-stdin", f'$PYTHON -c "{_mere_name(0)}"', _stays(0), Outcome()),
+        # In wrapper mode nobody judges what Python executes: it stays inside.
+        Attack("mere-name-as-stderr", f'$PYTHON -c "{_mere_name(2)}"', _stays(2), None),
+        Attack("mere-name-as-stdin", f'$PYTHON -c "{_mere_name(0)}"', _stays(0), None),
         _anew("stderr-of-a-job", "(exec 2<$OUT/file; warn) & wait", 2),
     ),
 )
