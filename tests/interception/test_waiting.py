@@ -40,10 +40,10 @@ def test_a_signal_taken_in_place_is_told_to_who_waits_for_children() -> None:
 
     loop = Loop()
     children = Children(loop, reap)
-    child = os.posix_spawn("/bin/true", ["true"], {})
+    # It ends while it is waited for: before, another thread than this could be given the signal.
+    child = os.posix_spawn("/bin/sleep", ["sleep", "0.2"], {})
     assert children.advance(_stops(1, [])) in ("through", None)
-    while child not in reaped:
-        children.wait(1.0)
+    children.wait(20.0)
     assert reaped.count(child) == 1
 
 
