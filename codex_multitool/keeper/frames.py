@@ -65,12 +65,11 @@ class Decoder:
         begin = 0
         while len(buffer) - begin >= _HEADER.size:
             length, kind = _HEADER.unpack_from(buffer, begin)
-            begin += _HEADER.size
-            end = begin + length
+            start = begin + _HEADER.size
+            end = start + length
             if len(buffer) < end:
-                begin -= _HEADER.size
                 break
-            with memoryview(buffer) as view, view[begin:end] as payload:
+            with memoryview(buffer) as view, view[start:end] as payload:
                 messages.append(_message(kind, payload))
             begin = end
         del buffer[:begin]
